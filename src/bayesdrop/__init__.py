@@ -1,0 +1,47 @@
+"""bayesdrop: honest uncertainty for any PyTorch network through Bayesian dropout."""
+
+from bayesdrop.draws import FunctionDraw
+from bayesdrop.errors import Diverged, NoRandomness
+from bayesdrop.layers import (
+    BernoulliDropout,
+    DropConnect,
+    GaussianDropout,
+    MixtureDropout,
+    StochasticLayer,
+    rates,
+    total_kl,
+)
+from bayesdrop.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood, Multinomial
+from bayesdrop.objectives import (
+    ElboTerms,
+    NegativeELBO,
+    precision_from_weight_decay,
+    weight_decay_from_precision,
+)
+from bayesdrop.predict import Prediction, predict
+from bayesdrop.version import __version__
+
+__all__ = [
+    "BernoulliDropout",
+    "Categorical",
+    "Diverged",
+    "DropConnect",
+    "ElboTerms",
+    "FunctionDraw",
+    "Gaussian",
+    "GaussianDropout",
+    "HeteroscedasticGaussian",
+    "Likelihood",
+    "MixtureDropout",
+    "Multinomial",
+    "NegativeELBO",
+    "NoRandomness",
+    "Prediction",
+    "StochasticLayer",
+    "__version__",
+    "precision_from_weight_decay",
+    "predict",
+    "rates",
+    "total_kl",
+    "weight_decay_from_precision",
+]

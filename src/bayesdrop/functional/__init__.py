@@ -1,0 +1,34 @@
+"""Pure tensor mathematics: no modules, no state."""
+
+from bayesdrop.functional.entropy import (
+    bernoulli_entropy,
+    entropy,
+    expected_entropy,
+    mutual_information,
+    predictive_entropy,
+    variation_ratio,
+)
+from bayesdrop.functional.kl import (
+    bernoulli_dropout_kl,
+    gaussian_dropout_kl,
+    gaussian_kl,
+    mixture_dropout_kl,
+    mixture_information,
+)
+from bayesdrop.functional.noise import gaussian_multiplier, keep_mask
+
+__all__ = [
+    "bernoulli_dropout_kl",
+    "bernoulli_entropy",
+    "entropy",
+    "expected_entropy",
+    "gaussian_dropout_kl",
+    "gaussian_kl",
+    "gaussian_multiplier",
+    "keep_mask",
+    "mixture_dropout_kl",
+    "mixture_information",
+    "mutual_information",
+    "predictive_entropy",
+    "variation_ratio",
+]

@@ -1,0 +1,79 @@
+"""What a model is called with: a tensor, a tuple (positional) or a mapping (keywords) of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.errors import must
+
+__all__ = ["Inputs", "call", "is_batch", "iterate_rows", "num_rows", "take_rows", "to_device"]
+
+Inputs = Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]
+
+
+def is_batch(x: Any) -> bool:
+    """True for one batch of inputs, false for an iterable of batches."""
+    if isinstance(x, Tensor | Mapping):
+        return True
+    return isinstance(x, tuple) and len(x) > 0 and all(isinstance(part, Tensor) for part in x)
+
+
+def call(model: nn.Module, x: Inputs) -> Any:
+    """`model(x)`, `model(*x)` or `model(**x)`, by the type of `x`."""
+    if isinstance(x, Mapping):
+        return model(**x)
+    if isinstance(x, tuple | list):
+        return model(*x)
+    return model(x)
+
+
+def _tensors(x: Inputs) -> Iterator[Tensor]:
+    parts = (x,) if isinstance(x, Tensor) else x.values() if isinstance(x, Mapping) else x
+    return (part for part in parts if isinstance(part, Tensor))
+
+
+def num_rows(x: Inputs, owner: str = "predict") -> int:
+    """The length of axis 0, which all tensors of `x` must share."""
+    sizes = {tensor.shape[0] for tensor in _tensors(x) if tensor.dim() > 0}
+    if len(sizes) != 1:
+        raise ValueError(must(owner, "x", "tensors with one common number of rows", sorted(sizes)))
+    return sizes.pop()
+
+
+def take_rows(x: Inputs, rows: slice | Tensor) -> Inputs:
+    """The given rows of every tensor in `x`; scalars and other objects are passed on."""
+
+    def take(part: Any) -> Any:
+        return part[rows] if isinstance(part, Tensor) and part.dim() > 0 else part
+
+    if isinstance(x, Mapping):
+        return {name: take(part) for name, part in x.items()}
+    if isinstance(x, tuple | list):
+        return tuple(take(part) for part in x)
+    return x[rows]
+
+
+def iterate_rows(x: Inputs, batch_size: int | None) -> Iterator[Inputs]:
+    """Consecutive batches of at most `batch_size` rows; one batch if that is None."""
+    if batch_size is None:
+        yield x
+        return
+    for start in range(0, num_rows(x), batch_size):
+        yield take_rows(x, slice(start, start + batch_size))
+
+
+def to_device(x: Inputs, device: torch.device) -> Inputs:
+    """Every tensor of `x` on `device`."""
+
+    def move(part: Any) -> Any:
+        return part.to(device) if isinstance(part, Tensor) else part
+
+    if isinstance(x, Mapping):
+        return {name: move(part) for name, part in x.items()}
+    if isinstance(x, tuple | list):
+        return tuple(move(part) for part in x)
+    return x.to(device)

@@ -1,0 +1,17 @@
+"""Layers whose weights are random, and the divergence of each from its prior."""
+
+from bayesdrop.layers.base import StochasticLayer, rates, total_kl
+from bayesdrop.layers.bernoulli import BernoulliDropout
+from bayesdrop.layers.dropconnect import DropConnect
+from bayesdrop.layers.gaussian import GaussianDropout
+from bayesdrop.layers.mixture import MixtureDropout
+
+__all__ = [
+    "BernoulliDropout",
+    "DropConnect",
+    "GaussianDropout",
+    "MixtureDropout",
+    "StochasticLayer",
+    "rates",
+    "total_kl",
+]

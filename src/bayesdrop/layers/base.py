@@ -1,0 +1,303 @@
+"""StochasticLayer: the one decision about noise, the prior, and what every posterior must offer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.draws import StochasticModule, active_draw
+from bayesdrop.errors import must
+from bayesdrop.functional import bernoulli_dropout_kl, keep_mask
+from bayesdrop.layers.weights import (
+    WeightLayer,
+    apply_weights,
+    bias_shape,
+    check_layer,
+    fan_in,
+    is_batched,
+    num_units,
+    unit_axis,
+)
+
+__all__ = ["InputNoiseLayer", "StochasticLayer", "WeightNoiseLayer", "rates", "total_kl"]
+
+Sampler = Callable[[tuple[int, ...], torch.Generator | None], Tensor]
+
+
+class StochasticLayer(StochasticModule):
+    """A linear map whose weights are random: its posterior q, its prior, and KL(q || prior).
+
+    Three modes: inside a `FunctionDraw`, the held noise; in `train()`, fresh noise for every row; in
+    `eval()`, no noise (the mean weights).
+
+    Args:
+        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d`; its weights are the posterior's mean.
+        p: chance of dropping, in [0, 1): one number, or one per input unit (feature or channel).
+        bias_p: chance of dropping each entry of the bias; None leaves the bias alone (it is a point).
+        length_scale: prior length scale l: weights have the prior N(0, I / l^2).
+        scale_by_fan_in: use l sqrt(K_in) instead of l, K_in being the inputs that one output sums over.
+        prior_on_bias: whether the bias has that prior too (without the factor of `scale_by_fan_in`).
+
+    Reference: Gal & Ghahramani (2015), sections 3.2 and 4.1; the length scale of Gal, Hron & Kendall
+    (2017), appendix D.
+    """
+
+    p: Tensor
+    bias_p: Tensor | None
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        p: float | Sequence[float] | Tensor = 0.1,
+        *,
+        bias_p: float | None = None,
+        length_scale: float = 1e-2,
+        scale_by_fan_in: bool = False,
+        prior_on_bias: bool = True,
+    ) -> None:
+        super().__init__()
+        owner = type(self).__name__
+        self.layer: WeightLayer = check_layer(owner, layer)
+        self.register_buffer("p", _checked_rate(owner, "p", p, num_units(self.layer)).to(layer.weight))
+        if bias_p is None:
+            self.bias_p = None
+        else:
+            if self.layer.bias is None:
+                raise ValueError(must(owner, "bias_p", "None for a layer without bias", bias_p))
+            self.register_buffer("bias_p", _checked_rate(owner, "bias_p", bias_p, 1).to(layer.weight))
+        self.length_scale = _checked_length_scale(owner, length_scale)
+        self.scale_by_fan_in = scale_by_fan_in
+        self.prior_on_bias = prior_on_bias
+
+    @abstractmethod
+    def kl(self, length_scale: float | None = None) -> Tensor:
+        """KL(q || prior) in nats, shape (). Pure: needs no forward pass, leaves nothing behind.
+
+        Args:
+            length_scale: used instead of the layer's own.
+        """
+
+    def rate_parameters(self) -> Iterator[nn.Parameter]:
+        """The parameters that set the drop rate; none where it is fixed."""
+        return iter(())
+
+    def is_random(self) -> bool:
+        """Whether a draw can differ from the mean."""
+        return bool((self.p > 0).any()) or (self.bias_p is not None and bool((self.bias_p > 0).any()))
+
+    def extra_repr(self) -> str:
+        """The rate, for `print(model)`."""
+        p = self.p.detach()
+        shown = f"p={p.item():.4g}" if p.dim() == 0 else f"p={p.min():.4g}..{p.max():.4g}"
+        return shown if self.bias_p is None else f"{shown}, bias_p={self.bias_p.item():.4g}"
+
+    def noise_for(
+        self, x: Tensor, name: str, shape: Callable[[int], tuple[int, ...]], sample: Sampler
+    ) -> Tensor | None:
+        """The one decision: held noise in a draw, fresh noise in training, None in evaluation.
+
+        Args:
+            x: the layer's input.
+            name: which of the layer's noises.
+            shape: from the number of rows that need noise of their own (1: shared) to the noise's shape.
+            sample: makes the noise.
+        """
+        draw = active_draw(self)
+        rows = x.shape[0] if is_batched(self.layer, x) else 1
+        if draw is not None:
+            return draw.noise(self, name, shape(rows if draw.per_row else 1), x, sample)
+        if self.training:
+            return sample(shape(rows), None).to(x.dtype)
+        return None
+
+    def bias_for(self, x: Tensor) -> Tensor | None:
+        """The bias with its noise, so as to broadcast against the output."""
+        bias = self.layer.bias
+        if bias is None:
+            return None
+        laid_out = bias.reshape(bias_shape(self.layer, x, 1))
+        bias_p = self.bias_p
+        if bias_p is None:
+            return laid_out
+        noise = self.noise_for(
+            x,
+            "bias",
+            lambda rows: bias_shape(self.layer, x, rows),
+            lambda s, g: keep_mask(_on(bias_p, g), s, g),
+        )
+        return laid_out if noise is None else laid_out * noise
+
+    def prior_length_scale(self, length_scale: float | None = None) -> float:
+        """The l of the weights' prior N(0, I / l^2), `scale_by_fan_in` applied."""
+        l = self.length_scale if length_scale is None else _checked_length_scale("kl", length_scale)
+        return l * fan_in(self.layer) ** 0.5 if self.scale_by_fan_in else l
+
+    def bias_kl(self, length_scale: float | None = None) -> Tensor:
+        """KL of the bias: a point, or a point that is dropped at `bias_p`."""
+        bias = self.layer.bias
+        if bias is None:
+            return self.layer.weight.new_zeros(())
+        l = self.length_scale if length_scale is None else length_scale
+        if not self.prior_on_bias:
+            l = 0.0
+        p = bias.new_zeros(()) if self.bias_p is None else self.bias_p
+        return bernoulli_dropout_kl(bias.square(), p, l).sum()
+
+
+class InputNoiseLayer(StochasticLayer):
+    """Noise multiplies the inputs: W diag(z), one z for each input unit.
+
+    For rows with several positions (time steps, pixels) one value of noise serves all positions of an
+    input unit, as a random weight matrix does: channel-wise dropout for convolutions, one mask over time
+    for sequences. `elementwise=True` gives each position noise of its own, as `nn.Dropout` does; `kl`
+    is then that of the weights that one position sees.
+    """
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        p: float | Sequence[float] | Tensor = 0.1,
+        *,
+        elementwise: bool = False,
+        bias_p: float | None = None,
+        length_scale: float = 1e-2,
+        scale_by_fan_in: bool = False,
+        prior_on_bias: bool = True,
+    ) -> None:
+        super().__init__(
+            layer,
+            p,
+            bias_p=bias_p,
+            length_scale=length_scale,
+            scale_by_fan_in=scale_by_fan_in,
+            prior_on_bias=prior_on_bias,
+        )
+        self.elementwise = elementwise
+
+    @abstractmethod
+    def sample_noise(self, p: Tensor, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+        """Noise of mean one; `p` broadcasts against `shape`."""
+
+    def input_noise(self, x: Tensor) -> Tensor | None:
+        """What the input is multiplied by, or None in evaluation."""
+        axis = unit_axis(self.layer, x)
+        if x.dim() <= axis or axis < 0 or x.shape[axis] != num_units(self.layer):
+            want = f"an input with {num_units(self.layer)} units on axis {axis}"
+            raise ValueError(must(type(self).__name__, "x", want, tuple(x.shape)))
+        batched = is_batched(self.layer, x)
+
+        def shape(rows: int) -> tuple[int, ...]:
+            size = list(x.shape) if self.elementwise else [1] * x.dim()
+            size[axis] = x.shape[axis]
+            if batched:
+                size[0] = rows
+            return tuple(size)
+
+        per_unit = [-1] + [1] * (x.dim() - 1 - axis)
+        p = self.p if self.p.dim() == 0 else self.p.reshape(per_unit)
+        return self.noise_for(x, "input", shape, lambda s, g: self.sample_noise(_on(p, g), s, g))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The linear map of the noisy input. Shapes as the wrapped layer's."""
+        noise = self.input_noise(x)
+        if noise is not None:
+            x = x * noise
+        if self.bias_p is None:
+            return self.layer(x)  # type: ignore[no-any-return]
+        bias = self.bias_for(x)
+        assert bias is not None
+        return apply_weights(self.layer, x, self.layer.weight) + bias
+
+
+class WeightNoiseLayer(StochasticLayer):
+    """Noise on the weights themselves.
+
+    A set of weights for every row of a training batch costs a weight matrix a row, so training uses one
+    set of weights for the batch unless `per_row=True`. Gradients are unbiased either way; a row's own
+    weights only lower their variance.
+    """
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        p: float | Sequence[float] | Tensor = 0.1,
+        *,
+        per_row: bool = False,
+        bias_p: float | None = None,
+        length_scale: float = 1e-2,
+        scale_by_fan_in: bool = False,
+        prior_on_bias: bool = True,
+    ) -> None:
+        super().__init__(
+            layer,
+            p,
+            bias_p=bias_p,
+            length_scale=length_scale,
+            scale_by_fan_in=scale_by_fan_in,
+            prior_on_bias=prior_on_bias,
+        )
+        self.per_row = per_row
+
+    @abstractmethod
+    def weight_for(self, x: Tensor) -> Tensor:
+        """The noisy weights: the layer's shape, or (N, *that) where every row has its own."""
+
+    def rows_of(self, rows: int) -> int:
+        """How many sets of weights a batch of `rows` rows needs."""
+        draw = active_draw(self)
+        return rows if self.per_row or (draw is not None and draw.per_row) else 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The linear map with noisy weights. Shapes as the wrapped layer's."""
+        out = apply_weights(self.layer, x, self.weight_for(x))
+        bias = self.bias_for(x)
+        return out if bias is None else out + bias
+
+
+def _on(p: Tensor, generator: torch.Generator | None) -> Tensor:
+    """The rate where its noise is made: beside the generator, which for held noise is on the CPU."""
+    return p if generator is None else p.to(generator.device)
+
+
+def _checked_rate(owner: str, argument: str, p: float | Sequence[float] | Tensor, units: int) -> Tensor:
+    rate = torch.as_tensor(p, dtype=torch.get_default_dtype()).detach().clone()
+    if rate.dim() > 1 or (rate.dim() == 1 and rate.shape[0] != units):
+        want = f"one number or one per input unit ({units})" if units > 1 else "one number"
+        raise ValueError(must(owner, argument, want, tuple(rate.shape)))
+    if not bool(((rate >= 0) & (rate < 1)).all()):
+        raise ValueError(must(owner, argument, "in [0, 1)", p))
+    return rate
+
+
+def _checked_length_scale(owner: str, length_scale: float) -> float:
+    if not (isinstance(length_scale, int | float) and 0 < length_scale < float("inf")):
+        raise ValueError(must(owner, "length_scale", "a positive number", length_scale))
+    return float(length_scale)
+
+
+def total_kl(model: nn.Module, length_scale: float | None = None) -> Tensor:
+    """Sum of `kl()` over the stochastic layers of a model, in nats, shape ().
+
+    Args:
+        model: any module.
+        length_scale: used instead of the layers' own.
+    """
+    terms = [layer.kl(length_scale) for layer in model.modules() if isinstance(layer, StochasticLayer)]
+    return torch.stack(terms).sum() if terms else torch.zeros(())
+
+
+def rates(model: nn.Module) -> dict[str, Tensor]:
+    """Path of every stochastic layer and its chance of dropping, detached.
+
+    >>> from bayesdrop import BernoulliDropout
+    >>> rates(nn.Sequential(BernoulliDropout(nn.Linear(3, 2), p=0.25)))
+    {'0': tensor(0.2500)}
+    """
+    return {
+        name: layer.p.detach().clone()
+        for name, layer in model.named_modules()
+        if isinstance(layer, StochasticLayer)
+    }

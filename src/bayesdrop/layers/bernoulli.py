@@ -1,0 +1,50 @@
+"""Bernoulli dropout: the posterior of MC dropout."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bayesdrop.functional import bernoulli_dropout_kl, keep_mask
+from bayesdrop.layers.base import InputNoiseLayer
+from bayesdrop.layers.weights import num_units, unit_square_norms
+
+__all__ = ["BernoulliDropout"]
+
+
+class BernoulliDropout(InputNoiseLayer):
+    """Linear map whose input units are dropped with chance p.
+
+        h = W (x * z / (1 - p)) + b,        z_k = 0 with chance p, else 1
+
+    The divergence is sum_k [ l^2 |W_k|^2 / (2 (1 - p_k)) - H(p_k) ] + l^2 |b|^2 / 2, W_k being all
+    weights that leave input unit k. Their M is our W / (1 - p).
+
+    Args:
+        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d` (whole channels are dropped).
+        p: chance of dropping, in [0, 1): one number, or one per input unit.
+        elementwise: noise for each position of its own, as `nn.Dropout`.
+        bias_p: chance of dropping each entry of the bias; None leaves the bias alone.
+        length_scale: prior length scale l: weights have the prior N(0, I / l^2).
+        scale_by_fan_in: use l sqrt(K_in) instead of l.
+        prior_on_bias: whether the bias has that prior too.
+
+    Shape: as the wrapped layer.
+    Reference: Gal & Ghahramani (2016), Eq. 4; Gal, Hron & Kendall (2017), Eq. 3.
+
+    >>> layer = BernoulliDropout(torch.nn.Linear(4, 3), p=0.3)
+    >>> layer(torch.ones(2, 4)).shape
+    torch.Size([2, 3])
+    """
+
+    def sample_noise(self, p: Tensor, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+        """Zero with chance p, else 1 / (1 - p)."""
+        return keep_mask(p, shape, generator)
+
+    def kl(self, length_scale: float | None = None) -> Tensor:
+        """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""
+        p = self.p.expand(num_units(self.layer))
+        weights = bernoulli_dropout_kl(
+            unit_square_norms(self.layer), p, self.prior_length_scale(length_scale)
+        )
+        return weights.sum() + self.bias_kl(length_scale)

@@ -1,0 +1,125 @@
+"""How the weights of a linear map belong to its input units: the geometry that all posteriors share."""
+
+from __future__ import annotations
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bayesdrop.errors import must
+
+__all__ = [
+    "WeightLayer",
+    "apply_weights",
+    "bias_shape",
+    "check_layer",
+    "fan_in",
+    "fan_out",
+    "is_batched",
+    "num_units",
+    "unit_axis",
+    "unit_square_norms",
+    "units_like_weight",
+]
+
+WeightLayer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+_CONVOLUTIONS: dict[type[nn.Module], int] = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
+
+
+def check_layer(owner: str, layer: nn.Module) -> WeightLayer:
+    """The layer itself if its weights are understood, else a TypeError."""
+    if not isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        raise TypeError(must(owner, "layer", "an nn.Linear or nn.Conv1d/2d/3d", layer))
+    if isinstance(layer.weight, nn.UninitializedParameter):
+        raise TypeError(must(owner, "layer", "a layer with weights", layer, "Run a lazy layer once first."))
+    return layer
+
+
+def _spatial(layer: WeightLayer) -> int:
+    """Number of position axes behind the channels; 0 for a linear layer."""
+    return next((n for kind, n in _CONVOLUTIONS.items() if isinstance(layer, kind)), 0)
+
+
+def num_units(layer: WeightLayer) -> int:
+    """K: input features, or input channels of a convolution."""
+    return layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
+
+
+def fan_in(layer: WeightLayer) -> int:
+    """Inputs that one output sums over: K for a linear layer."""
+    return layer.weight[0].numel()
+
+
+def fan_out(layer: WeightLayer) -> int:
+    """Weights that leave one input unit."""
+    return layer.weight.numel() // num_units(layer)
+
+
+def unit_square_norms(layer: WeightLayer) -> Tensor:
+    """|W_k|^2, summed over all weights that leave input unit k. Shape (K,)."""
+    square = layer.weight.square()
+    if isinstance(layer, nn.Linear):
+        return square.sum(0)
+    grouped = square.reshape(layer.groups, layer.out_channels // layer.groups, layer.weight.shape[1], -1)
+    return grouped.sum((1, 3)).reshape(layer.in_channels)
+
+
+def units_like_weight(layer: WeightLayer, per_unit: Tensor) -> Tensor:
+    """(..., K) values of the input units, laid out so as to broadcast against the weight."""
+    lead = per_unit.shape[:-1]
+    if isinstance(layer, nn.Linear):
+        return per_unit.unsqueeze(-2)
+    groups, width = layer.groups, layer.weight.shape[1]
+    rows = per_unit.reshape(*lead, groups, 1, width).expand(
+        *lead, groups, layer.out_channels // groups, width
+    )
+    return rows.reshape(*lead, layer.out_channels, width, *[1] * _spatial(layer))
+
+
+def is_batched(layer: WeightLayer, x: Tensor) -> bool:
+    """Whether axis 0 of `x` are rows."""
+    return x.dim() >= 2 if isinstance(layer, nn.Linear) else x.dim() == _spatial(layer) + 2
+
+
+def unit_axis(layer: WeightLayer, x: Tensor) -> int:
+    """The axis of `x` that holds the input units."""
+    return x.dim() - 1 - _spatial(layer)
+
+
+def bias_shape(layer: WeightLayer, x: Tensor, rows: int) -> tuple[int, ...]:
+    """Shape of a bias that differs by row, so as to broadcast against the output for `x`."""
+    size = layer.weight.shape[0]
+    if isinstance(layer, nn.Linear):
+        positions = [1] * max(x.dim() - 2, 0)
+        return (rows, *positions, size) if is_batched(layer, x) else (size,)
+    positions = [1] * _spatial(layer)
+    return (rows, size, *positions) if is_batched(layer, x) else (size, *positions)
+
+
+def apply_weights(layer: WeightLayer, x: Tensor, weight: Tensor) -> Tensor:
+    """The layer's map with other weights and no bias.
+
+    Args:
+        layer: gives stride, padding, dilation and groups.
+        x: (N, ...) or one row without the row axis.
+        weight: shape of the layer's weight, or (N, *that) for weights of every row's own.
+    """
+    per_row = weight.dim() > layer.weight.dim()
+    if isinstance(layer, nn.Linear):
+        if not per_row:
+            return F.linear(x, weight)
+        flat = x.reshape(x.shape[0], -1, x.shape[-1])
+        return (flat @ weight.transpose(-1, -2)).reshape(*x.shape[:-1], weight.shape[-2])
+    if not per_row:
+        return layer._conv_forward(x, weight, None)
+    # One convolution with a group per row: rows become channels.
+    rows = x.shape[0]
+    wide = x.reshape(1, rows * x.shape[1], *x.shape[2:])
+    groups, layer_groups = rows * layer.groups, layer.groups
+    try:
+        layer.groups = groups
+        out = layer._conv_forward(wide, weight.flatten(0, 1), None)
+    finally:
+        layer.groups = layer_groups
+    return out.reshape(rows, math.prod(out.shape[:2]) // rows, *out.shape[2:])

@@ -1,0 +1,6 @@
+"""What training minimises."""
+
+from bayesdrop.objectives.negative_elbo import ElboTerms, NegativeELBO
+from bayesdrop.objectives.precision import precision_from_weight_decay, weight_decay_from_precision
+
+__all__ = ["ElboTerms", "NegativeELBO", "precision_from_weight_decay", "weight_decay_from_precision"]

@@ -1,0 +1,314 @@
+"""Prediction: what T function draws say about N rows."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import must, must_be_finite
+from bayesdrop.functional import entropy
+from bayesdrop.likelihoods import Categorical, ClassLikelihood, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.predict.accumulate import ClassStatistics, DrawStatistics, Statistics
+from bayesdrop.predict.quantile import mixture_quantile
+
+__all__ = ["Prediction"]
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Log-likelihood of targets that were scored while the draws went by."""
+
+    targets: Tensor
+    log_prob: Tensor  #: (N, ...) log-mean-exp over draws
+    joint: Tensor  #: (T,) sum over rows, a number a draw
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Predictive distribution of N rows, from T draws. Made by `bayesdrop.predict`.
+
+    `variance = epistemic + aleatoric` is the law of total variance: the spread of the draws' means, and
+    the mean of the draws' variances. Both divide by T, as the mixture of the T draws does.
+
+    Attributes:
+        mean: (N, D) mean of y; class probabilities for class likelihoods.
+        epistemic: (N, D) variance of the draws' means. NaN for one draw, which has no spread.
+        aleatoric: (N, D) mean of the draws' variances; 0 without a likelihood.
+        num_draws: T.
+        likelihood: what the outputs mean, as it was when predicting; None for raw outputs.
+        shared: whether each draw was one function for all rows.
+    """
+
+    mean: Tensor
+    epistemic: Tensor
+    aleatoric: Tensor
+    num_draws: int
+    likelihood: Likelihood | None
+    shared: bool
+    _classes: ClassStatistics | None
+    _draws: Tensor | None
+    _scores: _Scores | None
+
+    @classmethod
+    def from_draws(
+        cls, draws: Tensor, likelihood: Likelihood | None = None, *, shared: bool = True
+    ) -> Prediction:
+        """A prediction from outputs that were made elsewhere: an ensemble's, another library's.
+
+        Args:
+            draws: (T, N, ...) raw outputs, draws on axis 0.
+            likelihood: what they mean.
+            shared: whether `draws[t]` is one function for all rows.
+
+        >>> Prediction.from_draws(torch.tensor([[[1.0]], [[3.0]]])).mean
+        tensor([[2.]])
+        """
+        if draws.dim() < 2 or draws.shape[0] < 1 or draws.shape[1] < 1:
+            raise ValueError(
+                must("Prediction", "draws", "(T, N, ...) with T and N at least 1", tuple(draws.shape))
+            )
+        if not draws.is_floating_point():
+            raise TypeError(must("Prediction", "draws", "of a floating dtype", draws.dtype))
+        likelihood = frozen_copy(likelihood)
+        with torch.no_grad():
+            running = DrawStatistics(likelihood)
+            for output in draws:
+                running.update(output)
+        return cls.from_statistics(running.result(), draws.shape[0], likelihood, shared, draws.detach().cpu())
+
+    @classmethod
+    def from_statistics(
+        cls,
+        statistics: Statistics,
+        num_draws: int,
+        likelihood: Likelihood | None,
+        shared: bool,
+        draws: Tensor | None,
+        targets: Tensor | None = None,
+        joint: Tensor | None = None,
+    ) -> Prediction:
+        """A prediction from statistics that were gathered in passing; `likelihood` is kept as it is."""
+        scores = None
+        if targets is not None and joint is not None and statistics.log_prob is not None:
+            scores = _Scores(targets, statistics.log_prob, joint)
+        return cls(
+            mean=statistics.mean,
+            epistemic=statistics.epistemic,
+            aleatoric=statistics.aleatoric,
+            num_draws=num_draws,
+            likelihood=likelihood,
+            shared=shared,
+            _classes=statistics.classes,
+            _draws=draws,
+            _scores=scores,
+        )
+
+    def __repr__(self) -> str:
+        kind = "raw outputs" if self.likelihood is None else type(self.likelihood).__name__
+        kept = "kept" if self._draws is not None else "not kept"
+        return f"Prediction({tuple(self.mean.shape)}, {kind}, {self.num_draws} draws, {kept})"
+
+    def __len__(self) -> int:
+        return self.mean.shape[0]
+
+    # moments
+
+    @property
+    def variance(self) -> Tensor:
+        """(N, D) epistemic + aleatoric."""
+        return self.epistemic + self.aleatoric
+
+    @property
+    def std(self) -> Tensor:
+        """(N, D) square root of `variance`."""
+        return self.variance.sqrt()
+
+    @property
+    def standard_error(self) -> Tensor:
+        """(N, D) Monte Carlo standard error of `mean`: sqrt(epistemic / (T - 1))."""
+        if self.num_draws < 2:
+            return torch.full_like(self.mean, math.nan)
+        return (self.epistemic / (self.num_draws - 1)).sqrt()
+
+    @property
+    def draws(self) -> Tensor:
+        """(T, N, ...) raw outputs of the draws."""
+        if self._draws is None:
+            raise ValueError("Prediction.draws: the draws were not kept; call predict(..., keep_draws=True).")
+        return self._draws
+
+    # probabilities of targets
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """log (1/T) sum_t p(y_n | f_t(x_n)) at each point, in nats. Shape (N,), or (N, ...) of labels.
+
+        Reference: Gal & Ghahramani (2016), Eq. 8.
+        """
+        likelihood = self._scored_likelihood("log_prob", y)
+        if self._draws is not None:
+            running = DrawStatistics(likelihood, y)
+            for output in self._draws:
+                running.update(output)
+            score = running.result().log_prob
+            assert score is not None
+            return score
+        if self._scores is not None and torch.equal(self._scores.targets, y):
+            return self._scores.log_prob
+        if isinstance(likelihood, Categorical):
+            # The mean over draws of p(y | f_t) is the mean probability itself: take it as the logits.
+            return likelihood.log_prob(self.mean.log(), y)
+        raise ValueError(self._not_kept("log_prob"))
+
+    def joint_log_prob(self, y: Tensor) -> Tensor:
+        """log (1/T) sum_t prod_n p(y_n | f_t(x_n)): all targets under one function a draw. Shape ()."""
+        likelihood = self._scored_likelihood("joint_log_prob", y)
+        if not self.shared:
+            raise ValueError(
+                "Prediction.joint_log_prob: a joint density needs functions; call predict(..., draws='shared')."
+            )
+        if self._draws is not None:
+            joint = torch.stack(
+                [likelihood.log_prob(output, y).sum(dtype=torch.float64) for output in self._draws]
+            )
+        elif self._scores is not None and torch.equal(self._scores.targets, y):
+            joint = self._scores.joint
+        else:
+            raise ValueError(self._not_kept("joint_log_prob"))
+        return (torch.logsumexp(joint, 0) - math.log(self.num_draws)).to(self.mean.dtype)
+
+    # quantiles and samples
+
+    def quantile(self, q: float | Sequence[float]) -> Tensor:
+        """Quantiles of the predictive distribution, output by output.
+
+        With a Gaussian likelihood, of the mixture of T Gaussians, by bisection of its distribution
+        function; without a likelihood, of the draws.
+
+        Args:
+            q: one level or several, each in (0, 1).
+
+        Returns: (N, D), or (len(q), N, D).
+        """
+        levels = torch.as_tensor(q, dtype=torch.float64)
+        if levels.dim() > 1 or not bool(((levels > 0) & (levels < 1)).all()):
+            raise ValueError(must("Prediction.quantile", "q", "in (0, 1)", q))
+        likelihood = self.likelihood
+        if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
+            raise TypeError(f"Prediction.quantile: a {type(likelihood).__name__} has classes, not quantiles.")
+        draws = self._kept("quantile")
+        if likelihood is None:
+            return torch.from_numpy(np.quantile(draws.numpy(), levels.numpy(), axis=0)).to(self.mean.dtype)
+        with torch.no_grad():
+            rows = [mixture_quantile(likelihood, draws, float(level)) for level in levels.reshape(-1)]
+        return torch.stack(rows) if levels.dim() else rows[0]
+
+    def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Lower and upper end of the central interval that holds `level` of the probability, each (N, D)."""
+        if not 0 < level < 1:
+            raise ValueError(must("Prediction.interval", "level", "in (0, 1)", level))
+        lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return lower, upper
+
+    def sample(self, n: int, seed: int = 0) -> Tensor:
+        """Draws of y: a function at random, then its noise. Shape (n, N, D), or labels (n, N, ...).
+
+        Args:
+            n: how many.
+            seed: of the choice of functions and of the noise.
+        """
+        if n < 1:
+            raise ValueError(must("Prediction.sample", "n", "at least 1", n))
+        draws = self._kept("sample")
+        generator = torch.Generator().manual_seed(seed)
+        chosen = draws[torch.randint(draws.shape[0], (n,), generator=generator)]
+        if self.likelihood is None:
+            return chosen
+        with torch.no_grad():
+            return torch.stack([self.likelihood.sample(output, generator) for output in chosen])
+
+    # classes
+
+    @property
+    def probs(self) -> Tensor:
+        """(N, K, ...) class probabilities, averaged over draws."""
+        self._class_statistics("probs")
+        return self.mean
+
+    @property
+    def class_axis(self) -> int:
+        """The axis of `probs` that holds the classes."""
+        self._class_statistics("class_axis")
+        assert isinstance(self.likelihood, ClassLikelihood)
+        return self.likelihood.class_axis % self.mean.dim()
+
+    @property
+    def label(self) -> Tensor:
+        """(N, ...) the most probable class."""
+        return self.probs.argmax(self.class_axis)
+
+    @property
+    def entropy(self) -> Tensor:
+        """(N, ...) entropy of `probs`: total uncertainty, in nats."""
+        return entropy(self.probs, self.class_axis)
+
+    @property
+    def expected_entropy(self) -> Tensor:
+        """(N, ...) mean over draws of each draw's entropy: the aleatoric part, in nats."""
+        return self._class_statistics("expected_entropy").expected_entropy
+
+    @property
+    def mutual_information(self) -> Tensor:
+        """(N, ...) entropy - expected_entropy: the epistemic part, in nats. NaN for one draw."""
+        information = (self.entropy - self.expected_entropy).clamp_min(0)
+        return information if self.num_draws > 1 else torch.full_like(information, math.nan)
+
+    @property
+    def variation_ratio(self) -> Tensor:
+        """(N, ...) share of draws that do not vote for the commonest class. NaN for one draw."""
+        ratio = self._class_statistics("variation_ratio").variation_ratio
+        return ratio if self.num_draws > 1 else torch.full_like(ratio, math.nan)
+
+    # errors
+
+    def _class_statistics(self, name: str) -> ClassStatistics:
+        if self._classes is None:
+            raise AttributeError(
+                f"Prediction.{name} is for classes; call predict(..., likelihood=Categorical()) to have it."
+            )
+        return self._classes
+
+    def _scored_likelihood(self, name: str, y: Tensor) -> Likelihood:
+        if self.likelihood is None:
+            raise ValueError(
+                f"Prediction.{name} needs a likelihood; call predict(..., likelihood=Gaussian(0.1))."
+            )
+        must_be_finite(f"Prediction.{name}", "y", y)
+        if y.dim() < 1 or y.shape[0] != len(self):
+            raise ValueError(must(f"Prediction.{name}", "y", f"{len(self)} rows", tuple(y.shape)))
+        return self.likelihood
+
+    def _kept(self, name: str) -> Tensor:
+        if self._draws is None:
+            raise ValueError(
+                f"Prediction.{name} needs the draws, which were not kept; call predict(..., keep_draws=True)."
+            )
+        return self._draws
+
+    def _not_kept(self, name: str) -> str:
+        return (
+            f"Prediction.{name} needs the draws, which were not kept; "
+            "call predict(..., targets=y) to score them in passing, or keep_draws=True."
+        )
+
+
+def frozen_copy(likelihood: Likelihood | None) -> Likelihood | None:
+    """The likelihood as it is now, so that later training does not change a prediction."""
+    if likelihood is None:
+        return None
+    return copy.deepcopy(likelihood).requires_grad_(False).eval().cpu()

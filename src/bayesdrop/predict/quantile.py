@@ -1,0 +1,34 @@
+"""Quantiles of a mixture of draws."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian
+
+__all__ = ["mixture_quantile"]
+
+
+def mixture_quantile(likelihood: Gaussian | HeteroscedasticGaussian, draws: Tensor, q: float) -> Tensor:
+    """The v with (1/T) sum_t P(y <= v | f_t) = q, by bisection, to the last bits of the dtype.
+
+    Args:
+        likelihood: gives mean, variance and distribution function of y for every draw.
+        draws: (T, N, ...) raw outputs.
+        q: in (0, 1).
+
+    Returns: (N, D).
+    """
+    mean, variance = likelihood.moments(draws)
+    std = variance.sqrt()
+    # The mixture's quantile lies between the smallest and the largest of its components' quantiles.
+    ends = mean + std * torch.special.ndtri(torch.tensor(q, dtype=mean.dtype))
+    lower, upper = ends.amin(0), ends.amax(0)
+    steps = 60 if mean.dtype == torch.float64 else 32
+    for _ in range(steps):
+        middle = 0.5 * (lower + upper)
+        below = likelihood.cdf(draws, middle).mean(0) < q
+        lower = torch.where(below, middle, lower)
+        upper = torch.where(below, upper, middle)
+    return 0.5 * (lower + upper)
