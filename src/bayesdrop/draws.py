@@ -41,7 +41,12 @@ class StochasticModule(nn.Module):
 
 
 _CHANNEL_DROPOUT: dict[type[nn.Module], int] = {nn.Dropout1d: 1, nn.Dropout2d: 2, nn.Dropout3d: 3}
-_PLAIN_DROPOUT = (nn.Dropout, *_CHANNEL_DROPOUT, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_PLAIN_DROPOUT: tuple[type[nn.Module], ...] = (
+    nn.Dropout,
+    *_CHANNEL_DROPOUT,
+    nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+)
 
 
 def is_plain_dropout(module: nn.Module) -> bool:
@@ -208,7 +213,8 @@ def _alpha_drop(x: Tensor, keep: Tensor, p: float) -> Tensor:
         return torch.zeros_like(x)
     limit = -1.7580993408473766
     scale = ((1 - p) * (1 + p * limit**2)) ** -0.5
-    return torch.where(keep, x, limit) * scale - scale * limit * p
+    value: Tensor = torch.where(keep, x, limit) * scale - scale * limit * p
+    return value
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def require(module: str, *, extra: str, owner: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.split(".")[0]
+        package = module.partition(".")[0]
         raise MissingExtra(
             f"{owner} needs {package}, which is not installed. Run: pip install 'bayesdrop[{extra}]'"
         ) from error

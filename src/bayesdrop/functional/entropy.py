@@ -20,12 +20,12 @@ def bernoulli_entropy(p: Tensor) -> Tensor:
 
     Reference: Gal, Hron & Kendall (2017), Eq. 4.
     """
-    return torch.special.entr(p) + torch.special.entr(1 - p)
+    return -torch.xlogy(p, p) - torch.xlogy(1 - p, 1 - p)
 
 
 def entropy(probs: Tensor, dim: int = -1) -> Tensor:
     """-sum_k p_k log p_k over `dim`, with 0 log 0 = 0."""
-    return torch.special.entr(probs).sum(dim)
+    return -torch.xlogy(probs, probs).sum(dim)
 
 
 def predictive_entropy(probs: Tensor, dim: int = -1) -> Tensor:

@@ -91,11 +91,9 @@ def mixture_information(distance: Tensor, p: Tensor) -> Tensor:
 
     By quadrature: the error is below 1e-7.
     """
-    distance, p = torch.broadcast_tensors(distance, p)
-    dtype = distance.dtype
     near = distance.to(torch.float64).clamp_max(_FAR).unsqueeze(-1)
     drop = p.to(torch.float64).unsqueeze(-1)
-    grid, weight = _GRID.to(distance.device), _WEIGHT.to(distance.device)
+    grid, weight = _GRID.to(near.device), _WEIGHT.to(near.device)
     log_keep, log_drop = (1 - drop).log(), drop.log()
     half = 0.5 * near.square()
     kept = -torch.logaddexp(log_keep, log_drop - near * grid - half)
@@ -103,7 +101,8 @@ def mixture_information(distance: Tensor, p: Tensor) -> Tensor:
     # p = 0 has no second component: 0 * log 0 is 0 by continuity.
     dropped = torch.where(drop > 0, drop * dropped, 0)
     information = (((1 - drop) * kept + dropped) * weight).sum(-1)
-    return information.clamp_min(0).to(dtype)
+    value: Tensor = information.clamp_min(0).to(distance.dtype)
+    return value
 
 
 def mixture_dropout_kl(

@@ -61,13 +61,13 @@ class StochasticLayer(StochasticModule):
         super().__init__()
         owner = type(self).__name__
         self.layer: WeightLayer = check_layer(owner, layer)
-        self.register_buffer("p", _checked_rate(owner, "p", p, num_units(self.layer)).to(layer.weight))
+        self.register_buffer("p", _checked_rate(owner, "p", p, num_units(self.layer)).to(self.layer.weight))
         if bias_p is None:
             self.bias_p = None
         else:
             if self.layer.bias is None:
                 raise ValueError(must(owner, "bias_p", "None for a layer without bias", bias_p))
-            self.register_buffer("bias_p", _checked_rate(owner, "bias_p", bias_p, 1).to(layer.weight))
+            self.register_buffer("bias_p", _checked_rate(owner, "bias_p", bias_p, 1).to(self.layer.weight))
         self.length_scale = _checked_length_scale(owner, length_scale)
         self.scale_by_fan_in = scale_by_fan_in
         self.prior_on_bias = prior_on_bias
@@ -263,7 +263,7 @@ def _on(p: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def _checked_rate(owner: str, argument: str, p: float | Sequence[float] | Tensor, units: int) -> Tensor:
-    rate = torch.as_tensor(p, dtype=torch.get_default_dtype()).detach().clone()
+    rate = torch.as_tensor(p, dtype=torch.float64).detach().clone()
     if rate.dim() > 1 or (rate.dim() == 1 and rate.shape[0] != units):
         want = f"one number or one per input unit ({units})" if units > 1 else "one number"
         raise ValueError(must(owner, argument, want, tuple(rate.shape)))

@@ -60,7 +60,7 @@ class MixtureDropout(WeightNoiseLayer):
         )
         if not 0 < sigma < float("inf"):
             raise ValueError(must("MixtureDropout", "sigma", "a positive number", sigma))
-        self.register_buffer("sigma", torch.tensor(float(sigma)).to(self.layer.weight))
+        self.register_buffer("sigma", torch.tensor(float(sigma), dtype=torch.float64).to(self.layer.weight))
 
     def is_random(self) -> bool:
         """Always: sigma is above zero."""

@@ -110,9 +110,11 @@ def apply_weights(layer: WeightLayer, x: Tensor, weight: Tensor) -> Tensor:
         if not per_row:
             return F.linear(x, weight)
         flat = x.reshape(x.shape[0], -1, x.shape[-1])
-        return (flat @ weight.transpose(-1, -2)).reshape(*x.shape[:-1], weight.shape[-2])
+        mapped: Tensor = (flat @ weight.transpose(-1, -2)).reshape(*x.shape[:-1], weight.shape[-2])
+        return mapped
     if not per_row:
-        return layer._conv_forward(x, weight, None)
+        out: Tensor = layer._conv_forward(x, weight, None)
+        return out
     # One convolution with a group per row: rows become channels.
     rows = x.shape[0]
     wide = x.reshape(1, rows * x.shape[1], *x.shape[2:])

@@ -25,13 +25,16 @@ def check_targets(owner: str, mean: Tensor, y: Tensor) -> None:
 
 def gaussian_log_prob(mean: Tensor, log_variance: Tensor, y: Tensor) -> Tensor:
     """log N(y; mean, diag(exp(log_variance))), summed over all axes but the rows. Shape (N,)."""
-    terms = -0.5 * ((y - mean).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi))
-    return terms.flatten(1).sum(1) if terms.dim() > 1 else terms
+    terms: Tensor = -0.5 * (
+        (y - mean).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi)
+    )
+    return terms.sum(tuple(range(1, terms.dim()))) if terms.dim() > 1 else terms
 
 
 def normal_cdf(value: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """Normal distribution function, element by element."""
-    return torch.special.ndtr((value - mean) / std)
+    probability: Tensor = torch.special.ndtr((value - mean) / std)
+    return probability
 
 
 class Gaussian(Likelihood):

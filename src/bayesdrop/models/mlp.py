@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ def mlp(
     if any(isinstance(width, bool) or not isinstance(width, int) or width < 1 for width in widths):
         raise ValueError(must("mlp", "widths", "positive ints", widths))
     parts: list[nn.Module] = []
-    for index, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):
+    for index, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
         rate = p if index or input_p is None else input_p
         linear = nn.Linear(inputs, outputs)
         if index:

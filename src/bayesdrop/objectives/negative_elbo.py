@@ -83,7 +83,7 @@ class NegativeELBO(nn.Module):
     def forward(self, model: nn.Module, x: Inputs, y: Tensor) -> ElboTerms:
         """The two terms for one batch, with the noise of the model's mode."""
         if not any(isinstance(layer, StochasticLayer) for layer in model.modules()):
-            hint = "Its divergence would be 0: wrap its weight layers, as BernoulliDropout(nn.Linear(3, 2), p=0.1)."
+            hint = "Wrap its weight layers, as BernoulliDropout(nn.Linear(3, 2), p=0.1)."
             raise ValueError(must("NegativeELBO", "model", "a model with stochastic layers", model, hint))
         log_prob = self.likelihood.log_prob(call(model, x), y)
         per_row = log_prob.flatten(1).sum(1) if log_prob.dim() > 1 else log_prob

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -91,8 +91,8 @@ def predict(
         _global_random_state_kept(),
         progress_bar("predict", total, show=progress) as advance,
     ):
-        for batch in batches:
-            batch = to_device(batch, device)
+        for raw in batches:
+            batch = to_device(raw, device)
             rows = num_rows(batch)
             y = _batch_targets(targets, seen, rows, device)
             running = DrawStatistics(placed, y)
@@ -149,18 +149,18 @@ class _Keeper:
 @contextmanager
 def _global_random_state_kept() -> Iterator[None]:
     """A model may use the global generator in its forward; give its state back afterwards."""
-    cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     with torch.random.fork_rng(devices=cuda):
         yield
 
 
-def _batches(x: Inputs | Iterable[Inputs], batch_size: int | None) -> tuple[Iterator[Inputs], int | None]:
+def _batches(x: Any, batch_size: int | None) -> tuple[Iterator[Inputs], int | None]:
     if is_batch(x):
-        rows = num_rows(x)  # type: ignore[arg-type]
+        rows = num_rows(x)
         if rows < 1:
             raise ValueError(must("predict", "x", "at least one row", 0))
         count = 1 if batch_size is None else -(-rows // batch_size)
-        return iterate_rows(x, batch_size), count  # type: ignore[arg-type]
+        return iterate_rows(x, batch_size), count
     if not isinstance(x, Iterable):
         raise TypeError(
             must("predict", "x", "a tensor, a tuple or mapping of tensors, or batches of such", x)
@@ -168,7 +168,7 @@ def _batches(x: Inputs | Iterable[Inputs], batch_size: int | None) -> tuple[Iter
     if batch_size is not None:
         hint = "Set the batch size of the loader instead."
         raise ValueError(must("predict", "batch_size", "None for an iterable of batches", batch_size, hint))
-    return iter(x), len(x) if hasattr(x, "__len__") else None
+    return iter(x), len(x) if isinstance(x, Sized) else None
 
 
 def _batch_targets(targets: Tensor | None, start: int, rows: int, device: torch.device) -> Tensor | None:
@@ -215,7 +215,7 @@ def _check_randomness(model: nn.Module) -> None:
     still = []
     for name, module in model.named_modules():
         if isinstance(module, StochasticModule) or is_plain_dropout(module):
-            random = module.is_random() if isinstance(module, StochasticModule) else float(module.p) > 0  # type: ignore[arg-type]
+            random = module.is_random() if isinstance(module, StochasticModule) else float(module.p) > 0
             if random:
                 return
             still.append(name or type(module).__name__)

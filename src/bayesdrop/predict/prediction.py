@@ -170,7 +170,7 @@ class Prediction:
         likelihood = self._scored_likelihood("joint_log_prob", y)
         if not self.shared:
             raise ValueError(
-                "Prediction.joint_log_prob: a joint density needs functions; call predict(..., draws='shared')."
+                "Prediction.joint_log_prob: it needs functions; call predict(..., draws='shared')."
             )
         if self._draws is not None:
             joint = torch.stack(

@@ -21,6 +21,8 @@ def mixture_quantile(likelihood: Gaussian | HeteroscedasticGaussian, draws: Tens
     Returns: (N, D).
     """
     mean, variance = likelihood.moments(draws)
+    lower: Tensor
+    upper: Tensor
     std = variance.sqrt()
     # The mixture's quantile lies between the smallest and the largest of its components' quantiles.
     ends = mean + std * torch.special.ndtri(torch.tensor(q, dtype=mean.dtype))
@@ -31,4 +33,5 @@ def mixture_quantile(likelihood: Gaussian | HeteroscedasticGaussian, draws: Tens
         below = likelihood.cdf(draws, middle).mean(0) < q
         lower = torch.where(below, middle, lower)
         upper = torch.where(below, upper, middle)
-    return 0.5 * (lower + upper)
+    value: Tensor = 0.5 * (lower + upper)
+    return value

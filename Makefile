@@ -1,0 +1,49 @@
+# Every target makes the environment it needs; with the environment there, none of them waits for it.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench docs clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
+# Data sets that the tests use where they are at hand (see the README).
+BAYESDROP_DATA ?= $(wildcard ../shared/data)
+export BAYESDROP_DATA
+
+help:
+	@echo "make demo   train a dropout network on the CO2 record and draw what it does not know (2 minutes)"
+	@echo "make test   lint, types and all tests"
+	@echo "make lint   ruff and mypy --strict"
+	@echo "make bench  the speed claims, as ratios"
+	@echo "make docs   the documentation, into docs/_build/html"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/bayesdrop demo --output bayesdrop-demo.png
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+bench: $(READY)
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: $(DOCS_READY)
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+clean:
+	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache

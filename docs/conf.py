@@ -1,0 +1,23 @@
+"""Sphinx configuration."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from bayesdrop.version import __version__
+
+project = "bayesdrop"
+author = "The bayesdrop developers"
+copyright = "the bayesdrop developers"
+release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"bayesdrop {__version__}"

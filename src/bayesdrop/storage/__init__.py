@@ -1,0 +1,7 @@
+"""Models on disk: one safetensors file, no pickle."""
+
+from bayesdrop.storage.files import read_tensors, write_tensors
+from bayesdrop.storage.models import load, save
+from bayesdrop.storage.state import distinct_state, plain_options
+
+__all__ = ["distinct_state", "load", "plain_options", "read_tensors", "save", "write_tensors"]

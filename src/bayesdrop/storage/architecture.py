@@ -1,0 +1,282 @@
+"""A model as JSON: which classes, made with which options, in which place; and back.
+
+Nothing but classes of the listed namespaces is ever made from a description, so that a file from a
+stranger can fill memory at worst.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bayesdrop.storage.state import is_plain
+
+__all__ = ["CannotDescribe", "build", "describe", "same_structure"]
+
+#: where the classes of a description may come from; the last is named only, as its package stands beside
+#: this one
+_NAMESPACES = ("torch.nn", "bayesdrop.layers", "bayesdrop.likelihoods", "bayesdrop.objectives")
+_CONTAINERS = (nn.Module, nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_MISSING = object()
+
+
+class CannotDescribe(Exception):
+    """A module has no description; the message says which part and why."""
+
+
+def describe(model: nn.Module) -> dict[str, Any]:
+    """A JSON description from which `build` makes the model anew.
+
+    Each node holds the class, the constructor's options (read back from attributes of the same name), and
+    the children that the constructor does not make by itself. A module that occurs a second time is a
+    reference to its first place.
+    """
+    with _quiet_construction():
+        node, _ = _described(model, "", {}, {})
+    return node
+
+
+def build(node: dict[str, Any]) -> nn.Module:
+    """The model of a description, with weights as its constructors make them."""
+    with _quiet_construction():
+        return _built(node, "", {})
+
+
+@contextmanager
+def _quiet_construction() -> Iterator[None]:
+    """Constructors draw weights that are thrown away, and warn of what they warned when the model was made."""
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def same_structure(a: nn.Module, b: nn.Module) -> bool:
+    """Whether two modules have the same classes, options, children and shapes of tensors."""
+    if type(a) is not type(b) or list(a._modules) != list(b._modules):
+        return False
+    if _own_shapes(a) != _own_shapes(b):
+        return False
+    # What a constructor sets, a user may add to; what was added is not part of the structure.
+    for name, value in vars(b).items():
+        if name != "training" and is_plain(value) and repr(value) != repr(getattr(a, name, _MISSING)):
+            return False
+    pairs = zip(a._modules.values(), b._modules.values(), strict=True)
+    return all(x is y or (x is not None and y is not None and same_structure(x, y)) for x, y in pairs)
+
+
+def _own_shapes(module: nn.Module) -> dict[str, Any]:
+    own = {**module._parameters, **module._buffers}
+    return {name: None if value is None else tuple(value.shape) for name, value in own.items()}
+
+
+# from a module to its description
+
+
+def _described(
+    module: nn.Module, path: str, places: dict[nn.Module, str], made: dict[str, nn.Module]
+) -> tuple[dict[str, Any], nn.Module]:
+    """The node of a module and a copy made from it, which tells what the constructor leaves to be added."""
+    if module in places:
+        first = places[module]
+        return {"shared": first}, made[first]
+    places[module] = path
+    node: dict[str, Any] = {"class": _class_name(module, path)}
+    options: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
+    for name, value in _constructor_values(module).items():
+        if isinstance(value, nn.Module):
+            place = next((key for key, part in module.named_modules() if part is value), None)
+            if place is None:
+                raise CannotDescribe(f"`{name}` of {type(module).__name__} is not among its children")
+            child, copy = _described(value, _join(path, place), places, made)
+            options[name], arguments[name] = {"module": child, "place": place}, copy
+        else:
+            options[name] = _encoded(value, f"option `{name}` of {type(module).__name__}")
+            arguments[name] = _decoded(options[name])
+    if options:
+        node["options"] = options
+    shell = type(module)(**arguments)
+    made[path] = shell
+    children: dict[str, Any] = {}
+    for name, part in module._modules.items():
+        own, place = shell._modules.get(name), _join(path, name)
+        if part is None or (own is not None and made.get(place) is own):
+            continue
+        if own is not None and part not in places and same_structure(part, own):
+            for inner, module_within in part.named_modules():
+                places.setdefault(module_within, _join(place, inner))
+                made.setdefault(_join(place, inner), own.get_submodule(inner))
+            continue
+        children[name], copy = _described(part, place, places, made)
+        _set_child(shell, name, copy)
+    if children:
+        node["children"] = children
+    return node, shell
+
+
+def _class_name(module: nn.Module, path: str) -> str:
+    kind = type(module)
+    for namespace in _NAMESPACES:
+        if getattr(importlib.import_module(namespace), kind.__name__, None) is kind:
+            return f"{namespace}.{kind.__name__}"
+    where = f" (at {path!r})" if path else ""
+    raise CannotDescribe(f"{kind.__name__}{where} is a class from outside torch.nn and bayesdrop")
+
+
+def _constructor_values(module: nn.Module) -> dict[str, Any]:
+    """Constructor arguments, from attributes of the same name; where a class keeps no such, from a reader."""
+    if type(module) in _CONTAINERS:
+        return {}
+    for kind, read in _READERS.items():
+        if type(module) is kind:
+            return read(module)
+    values = {}
+    for name, parameter in inspect.signature(type(module)).parameters.items():
+        variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if variadic or name in ("device", "dtype") or name.startswith("_"):
+            continue
+        value = getattr(module, name, _MISSING)
+        if value is _MISSING and name.endswith("_init"):
+            # Where a quantity starts is of no matter once it is stored: where it is now makes its shape.
+            value = getattr(module, name.removesuffix("_init"), _MISSING)
+        if value is _MISSING and parameter.default is not parameter.empty:
+            continue
+        if value is _MISSING:
+            raise CannotDescribe(f"{type(module).__name__} does not keep its argument `{name}`")
+        if isinstance(parameter.default, bool) and (value is None or isinstance(value, Tensor)):
+            value = value is not None  # `bias=True` is kept as the bias itself
+        values[name] = value
+    return values
+
+
+def _encoded(value: Any, what: str) -> Any:
+    if isinstance(value, Tensor):
+        return value.item() if value.dim() == 0 else {"tensor": value.tolist()}
+    if isinstance(value, tuple):
+        return {"tuple": [_encoded(part, what) for part in value]}
+    if isinstance(value, list):
+        return [_encoded(part, what) for part in value]
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {"dict": {name: _encoded(part, what) for name, part in value.items()}}
+    if is_plain(value):
+        return value
+    raise CannotDescribe(f"{what} is a {type(value).__name__}, which JSON cannot hold")
+
+
+# from a description to a module
+
+
+def _built(node: dict[str, Any], path: str, made: dict[str, nn.Module]) -> nn.Module:
+    if "shared" in node:
+        return made[node["shared"]]
+    kind = _resolved(node["class"])
+    options: dict[str, Any] = {}
+    for name, value in node.get("options", {}).items():
+        if isinstance(value, dict) and "module" in value:
+            options[name] = _built(value["module"], _join(path, value["place"]), made)
+        else:
+            options[name] = _decoded(value)
+    module = kind(**options)
+    made[path] = module
+    for name, child in node.get("children", {}).items():
+        _set_child(module, name, _built(child, _join(path, name), made))
+    for name, part in module.named_modules():
+        made.setdefault(_join(path, name), part)
+    return module
+
+
+def _resolved(name: str) -> type[nn.Module]:
+    namespace, _, short = name.rpartition(".")
+    kind = getattr(importlib.import_module(namespace), short, None) if namespace in _NAMESPACES else None
+    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+        raise CannotDescribe(f"it names {name!r}, which is not a module of {', '.join(_NAMESPACES)}")
+    return kind
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        return torch.tensor(value["tensor"])
+    if "tuple" in value:
+        return tuple(_decoded(part) for part in value["tuple"])
+    return {name: _decoded(part) for name, part in value["dict"].items()}
+
+
+def _set_child(module: nn.Module, name: str, child: nn.Module) -> None:
+    if name in module._modules:
+        module._modules[name] = child
+    else:
+        module.add_module(name, child)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name else path or name
+
+
+# classes of torch.nn that do not keep their arguments under the arguments' names
+
+
+def _attributes(*names: str) -> Callable[[Any], dict[str, Any]]:
+    return lambda module: {name: getattr(module, name) for name in names}
+
+
+_RECURRENT = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
+
+
+def _attention(module: nn.MultiheadAttention) -> dict[str, Any]:
+    kept = _attributes("embed_dim", "num_heads", "dropout", "add_zero_attn", "kdim", "vdim", "batch_first")
+    return {
+        **kept(module),
+        "bias": module.in_proj_bias is not None,
+        "add_bias_kv": module.bias_k is not None,
+    }
+
+
+def _transformer_layer(module: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> dict[str, Any]:
+    # A weight layer may have been wrapped in a stochastic layer since; its sizes are then the inner ones.
+    first: Any = getattr(module.linear1, "layer", module.linear1)
+    names = {F.relu: "relu", F.gelu: "gelu"}
+    activation = module.activation
+    return {
+        "d_model": module.self_attn.embed_dim,
+        "nhead": module.self_attn.num_heads,
+        "dim_feedforward": first.out_features,
+        "dropout": getattr(module.dropout, "p", 0.0),
+        "activation": activation if isinstance(activation, nn.Module) else names.get(activation, activation),
+        "layer_norm_eps": module.norm1.eps,
+        "batch_first": module.self_attn.batch_first,
+        "norm_first": module.norm_first,
+        "bias": first.bias is not None,
+    }
+
+
+def _transformer_encoder(module: nn.TransformerEncoder) -> dict[str, Any]:
+    kept = _attributes("num_layers", "norm", "enable_nested_tensor", "mask_check")
+    return {"encoder_layer": module.layers[0], **kept(module)}
+
+
+def _transformer_decoder(module: nn.TransformerDecoder) -> dict[str, Any]:
+    return {"decoder_layer": module.layers[0], "num_layers": module.num_layers, "norm": module.norm}
+
+
+_READERS: dict[type[nn.Module], Callable[[Any], dict[str, Any]]] = {
+    nn.RNN: _attributes(*_RECURRENT, "nonlinearity"),
+    nn.GRU: _attributes(*_RECURRENT),
+    nn.LSTM: _attributes(*_RECURRENT, "proj_size"),
+    nn.MultiheadAttention: _attention,
+    nn.TransformerEncoderLayer: _transformer_layer,
+    nn.TransformerDecoderLayer: _transformer_layer,
+    nn.TransformerEncoder: _transformer_encoder,
+    nn.TransformerDecoder: _transformer_decoder,
+}

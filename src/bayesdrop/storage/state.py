@@ -1,0 +1,58 @@
+"""What a module holds: its tensors, each once, and the plain options it was made with."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch import Tensor, nn
+
+from bayesdrop.errors import must
+
+__all__ = ["distinct_state", "is_plain", "plain_options"]
+
+
+def distinct_state(module: nn.Module, owner: str = "save") -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of `state_dict`, each once, and the further names of tensors that have several.
+
+    Returns: the parameters and buffers themselves by their first name; further names, each with the first.
+    """
+    tensors: dict[str, Tensor] = {}
+    aliases: dict[str, str] = {}
+    first: dict[int, str] = {}
+    for name, value in module.state_dict(keep_vars=True).items():
+        if not isinstance(value, Tensor):
+            raise ValueError(must(owner, name, "a tensor, as all state that is stored", type(value)))
+        if isinstance(value, nn.UninitializedParameter | nn.UninitializedBuffer):
+            hint = "Run the model once first."
+            raise ValueError(must(owner, name, "a tensor with values", "a lazy layer", hint))
+        if id(value) in first:
+            aliases[name] = first[id(value)]
+        else:
+            first[id(value)] = name
+            tensors[name] = value
+    return tensors, aliases
+
+
+def is_plain(value: Any) -> bool:
+    """Numbers, strings, booleans, None, and lists, tuples and string-keyed dicts of them."""
+    if isinstance(value, list | tuple):
+        return all(is_plain(part) for part in value)
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and is_plain(part) for name, part in value.items())
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def plain_options(module: nn.Module) -> dict[str, Any]:
+    """Constructor arguments of a module that it keeps under their names and that are plain values.
+
+    >>> plain_options(nn.Dropout(0.3))
+    {'p': 0.3, 'inplace': False}
+    """
+    missing = object()
+    options = {}
+    for name in inspect.signature(type(module)).parameters:
+        value = getattr(module, name, missing)
+        if value is not missing and is_plain(value):
+            options[name] = value
+    return options

@@ -1,0 +1,275 @@
+"""What every stochastic layer promises: one list of layers, the same checks for each."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bayesdrop import (
+    BernoulliDropout,
+    DropConnect,
+    FunctionDraw,
+    GaussianDropout,
+    MixtureDropout,
+    StochasticLayer,
+    predict,
+    rates,
+    total_kl,
+)
+from bayesdrop.draws import RowDraw
+
+RATES = [0.1, 0.5, 0.0, 0.3, 0.7, 0.2]
+
+LAYERS: dict[str, Callable[[], StochasticLayer]] = {
+    "bernoulli": lambda: BernoulliDropout(nn.Linear(6, 5), p=0.4),
+    "bernoulli per unit": lambda: BernoulliDropout(nn.Linear(6, 5), p=RATES),
+    "bernoulli with bias": lambda: BernoulliDropout(nn.Linear(6, 5), p=0.4, bias_p=0.3),
+    "bernoulli elementwise": lambda: BernoulliDropout(nn.Linear(6, 5), p=0.4, elementwise=True),
+    "bernoulli no bias": lambda: BernoulliDropout(nn.Linear(6, 5, bias=False), p=0.4, scale_by_fan_in=True),
+    "bernoulli conv1d": lambda: BernoulliDropout(nn.Conv1d(6, 4, 3, padding=1, groups=2), p=RATES),
+    "bernoulli conv2d": lambda: BernoulliDropout(nn.Conv2d(6, 4, 3, stride=2, padding=1), p=0.4, bias_p=0.2),
+    "bernoulli conv2d elementwise": lambda: BernoulliDropout(nn.Conv2d(6, 4, 3), p=RATES, elementwise=True),
+    "bernoulli conv3d": lambda: BernoulliDropout(nn.Conv3d(6, 4, 2), p=0.4),
+    "gaussian": lambda: GaussianDropout(nn.Linear(6, 5), p=0.4),
+    "gaussian per unit": lambda: GaussianDropout(nn.Linear(6, 5), p=RATES),
+    "gaussian conv2d": lambda: GaussianDropout(nn.Conv2d(6, 6, 3, groups=3), p=0.4),
+    "dropconnect": lambda: DropConnect(nn.Linear(6, 5), p=0.4, per_row=True),
+    "dropconnect per unit": lambda: DropConnect(nn.Linear(6, 5, bias=False), p=RATES, per_row=True),
+    "dropconnect conv1d": lambda: DropConnect(nn.Conv1d(6, 4, 3, dilation=2, padding=1), p=0.4, per_row=True),
+    "dropconnect conv2d": lambda: DropConnect(
+        nn.Conv2d(6, 4, 3, stride=2, padding=1, groups=2, bias=False), p=RATES, per_row=True
+    ),
+    "dropconnect conv2d circular": lambda: DropConnect(
+        nn.Conv2d(6, 4, 3, padding=1, padding_mode="circular"), p=0.4, per_row=True, bias_p=0.5
+    ),
+    "dropconnect conv3d": lambda: DropConnect(nn.Conv3d(6, 4, 3, padding="same"), p=0.4, per_row=True),
+    "mixture": lambda: MixtureDropout(nn.Linear(6, 5), p=0.4, sigma=0.1, per_row=True),
+    "mixture per unit": lambda: MixtureDropout(nn.Linear(6, 5), p=RATES, sigma=0.1, per_row=True),
+    "mixture conv2d": lambda: MixtureDropout(
+        nn.Conv2d(6, 4, 3, padding=1, groups=2), p=0.4, sigma=0.2, per_row=True
+    ),
+}
+
+every_layer = pytest.mark.parametrize("name", LAYERS)
+
+
+def inputs_for(layer: StochasticLayer, rows: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    spatial = layer.layer.weight.dim() - 2
+    x = torch.randn(
+        (rows, 6, *[4] * spatial), generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
+    return x.to(dtype)
+
+
+@every_layer
+def test_a_draw_is_one_function(name: str) -> None:
+    layer = LAYERS[name]().double()
+    x = inputs_for(layer, 8)
+    with FunctionDraw(layer, seed=3, index=5):
+        whole = layer(x)
+        backwards = layer(x.flip(0)).flip(0)
+        single = torch.cat([layer(row.unsqueeze(0)) for row in x])
+    with FunctionDraw(layer, seed=3, index=5):
+        again = layer(x)
+    assert torch.equal(whole, again)
+    torch.testing.assert_close(whole, backwards)
+    torch.testing.assert_close(whole, single)
+
+
+@every_layer
+def test_other_draws_and_other_seeds_are_other_functions(name: str) -> None:
+    layer = LAYERS[name]().double()
+    x = inputs_for(layer, 3)
+    outputs = []
+    for seed, index in [(0, 0), (0, 1), (1, 0)]:
+        with FunctionDraw(layer, seed=seed, index=index):
+            outputs.append(layer(x))
+    assert not torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])
+
+
+@every_layer
+def test_training_noise_differs_between_rows_and_calls(name: str) -> None:
+    layer = LAYERS[name]().double().train()
+    x = inputs_for(layer, 1).repeat(16, *[1] * (layer.layer.weight.dim() - 1))
+    first, second = layer(x), layer(x)
+    assert not torch.equal(first, second)
+    assert not torch.allclose(first, first[:1].expand_as(first))
+
+
+@every_layer
+def test_a_draw_holds_in_training_mode_too(name: str) -> None:
+    layer = LAYERS[name]().double()
+    x = inputs_for(layer, 4)
+    with FunctionDraw(layer.eval(), seed=2):
+        evaluated = layer(x)
+    with FunctionDraw(layer.train(), seed=2):
+        trained = layer(x)
+    assert layer.training
+    assert torch.equal(evaluated, trained)
+
+
+@every_layer
+def test_evaluation_is_the_wrapped_layer_itself(name: str) -> None:
+    layer = LAYERS[name]().double().eval()
+    x = inputs_for(layer, 4)
+    torch.testing.assert_close(layer(x), layer.layer(x))
+
+
+@every_layer
+def test_noise_has_mean_one_so_that_draws_average_to_the_layer(name: str) -> None:
+    layer = LAYERS[name]().double().eval()
+    x = inputs_for(layer, 2)
+    for kind in ("shared", "independent"):
+        prediction = predict(layer, x, num_draws=800, draws=kind)
+        error = (prediction.mean - layer.layer(x)).abs()
+        assert (error <= 5 * prediction.standard_error + 1e-12).all()
+
+
+@every_layer
+def test_rows_of_their_own_have_the_same_moments_as_shared_draws(name: str) -> None:
+    layer = LAYERS[name]().double().eval()
+    x = inputs_for(layer, 2)
+    num_draws = 1500
+    variance = []
+    for kind in ("shared", "independent"):
+        draws = predict(layer, x, num_draws=num_draws, draws=kind).draws
+        square = (draws - draws.mean(0)).square()
+        variance.append((square.mean(0), square.std(0) / math.sqrt(num_draws)))
+    (first, first_error), (second, second_error) = variance
+    assert ((first - second).abs() <= 5 * (first_error**2 + second_error**2).sqrt() + 1e-12).all()
+
+
+@every_layer
+def test_kl_is_finite_pure_and_has_gradients(name: str) -> None:
+    layer = LAYERS[name]().double()
+    before = copy.deepcopy(layer.state_dict())
+    state = torch.get_rng_state()
+    value = layer.kl()
+    assert value.shape == ()
+    assert torch.isfinite(value)
+    assert torch.equal(layer.kl(), value)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(before[key], tensor) for key, tensor in layer.state_dict().items())
+    value.backward()
+    assert layer.layer.weight.grad is not None
+    assert torch.isfinite(layer.layer.weight.grad).all()
+
+
+@every_layer
+def test_kl_takes_another_length_scale(name: str) -> None:
+    layer, other = LAYERS[name]().double(), LAYERS[name]().double()
+    other.load_state_dict(layer.state_dict())
+    other.length_scale = 0.7
+    torch.testing.assert_close(layer.kl(0.7), other.kl())
+    assert not torch.equal(layer.kl(0.7), layer.kl())
+
+
+@every_layer
+def test_the_state_dict_round_trips(name: str) -> None:
+    layer, other = LAYERS[name]().double(), LAYERS[name]().double()
+    other.load_state_dict(layer.state_dict())
+    x = inputs_for(layer, 3)
+    with FunctionDraw(layer):
+        expected = layer(x)
+    with FunctionDraw(other):
+        assert torch.equal(other(x), expected)
+
+
+@every_layer
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_dtype_follows_the_input(name: str, dtype: torch.dtype) -> None:
+    layer = LAYERS[name]().to(dtype)
+    x = inputs_for(layer, 3, dtype)
+    assert layer.train()(x).dtype == dtype
+    with FunctionDraw(layer):
+        assert layer(x).dtype == dtype
+
+
+@every_layer
+def test_double_and_single_precision_draw_the_same_function(name: str) -> None:
+    layer = LAYERS[name]()
+    x = inputs_for(layer, 3)
+    with FunctionDraw(layer):
+        single = layer(x.float())
+    layer.double()
+    with FunctionDraw(layer):
+        torch.testing.assert_close(single.double(), layer(x), rtol=1e-4, atol=1e-5)
+
+
+@every_layer
+def test_one_row_without_a_row_axis(name: str) -> None:
+    layer = LAYERS[name]().double()
+    x = inputs_for(layer, 1)
+    with FunctionDraw(layer):
+        torch.testing.assert_close(layer(x[0]), layer(x)[0])
+    assert layer.train()(x[0]).shape == layer(x)[0].shape
+
+
+@every_layer
+def test_gradients_reach_weights_and_inputs_in_training(name: str) -> None:
+    layer = LAYERS[name]().double().train()
+    x = inputs_for(layer, 4).requires_grad_()
+    layer(x).square().sum().backward()
+    assert layer.layer.weight.grad is not None
+    assert layer.layer.weight.grad.abs().sum() > 0
+    assert x.grad is not None
+    assert x.grad.abs().sum() > 0
+
+
+@every_layer
+def test_row_draws_are_seeded(name: str) -> None:
+    layer = LAYERS[name]().double()
+    x = inputs_for(layer, 4)
+    outputs = []
+    for offset in (0, 0, 4):
+        with RowDraw(layer, seed=1, index=2, offset=offset):
+            outputs.append(layer(x))
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])
+
+
+@every_layer
+def test_the_layer_says_its_rate(name: str) -> None:
+    layer = LAYERS[name]()
+    assert "p=0" in repr(layer)
+    assert torch.equal(rates(layer)[""], layer.p)
+
+
+def test_total_kl_is_the_sum_over_layers() -> None:
+    layers = [LAYERS["bernoulli"](), DropConnect(nn.Linear(5, 6), p=0.1), LAYERS["gaussian"]()]
+    total = sum(layer.kl().item() for layer in layers)
+    assert total_kl(nn.Sequential(*layers)).item() == pytest.approx(total, rel=1e-6)
+    assert total_kl(nn.Linear(2, 2)).item() == 0.0
+
+
+@pytest.mark.parametrize("kind", [BernoulliDropout, GaussianDropout, DropConnect, MixtureDropout])
+@pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, math.nan, [0.1, 0.2], [[0.1]], [0.1, 0.2, 1.0]])
+def test_bad_rates_are_refused(kind: type[StochasticLayer], p: object) -> None:
+    with pytest.raises(ValueError, match=rf"{kind.__name__}: `p` must be"):
+        kind(nn.Linear(3, 2), p=p)
+
+
+@pytest.mark.parametrize("kind", [BernoulliDropout, GaussianDropout, DropConnect, MixtureDropout])
+def test_bad_layers_and_length_scales_are_refused(kind: type[StochasticLayer]) -> None:
+    with pytest.raises(TypeError, match=r"`layer` must be an nn.Linear or nn.Conv1d/2d/3d; got ReLU"):
+        kind(nn.ReLU(), p=0.1)
+    for bad in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="`length_scale` must be a positive number"):
+            kind(nn.Linear(3, 2), p=0.1, length_scale=bad)
+
+
+def test_other_bad_options_are_refused() -> None:
+    with pytest.raises(ValueError, match="`bias_p` must be None for a layer without bias"):
+        BernoulliDropout(nn.Linear(3, 2, bias=False), p=0.1, bias_p=0.1)
+    with pytest.raises(ValueError, match="`sigma` must be a positive number"):
+        MixtureDropout(nn.Linear(3, 2), p=0.1, sigma=0.0)
+    with pytest.raises(ValueError, match=r"`x` must be an input with 3 units on axis 1; got \(5, 4\)"):
+        BernoulliDropout(nn.Linear(3, 2), p=0.1).train()(torch.zeros(5, 4))
+    with pytest.raises(TypeError, match="a layer with weights"):
+        BernoulliDropout(nn.LazyLinear(2), p=0.1)
