@@ -1,5 +1,6 @@
 """bayesdrop: honest uncertainty for any PyTorch network through Bayesian dropout."""
 
+from bayesdrop import models
 from bayesdrop.draws import FunctionDraw
 from bayesdrop.errors import Diverged, NoRandomness
 from bayesdrop.layers import (
@@ -39,6 +40,7 @@ __all__ = [
     "Prediction",
     "StochasticLayer",
     "__version__",
+    "models",
     "precision_from_weight_decay",
     "predict",
     "rates",

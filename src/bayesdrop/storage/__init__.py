@@ -2,6 +2,6 @@
 
 from bayesdrop.storage.files import read_tensors, write_tensors
 from bayesdrop.storage.models import load, save
-from bayesdrop.storage.state import distinct_state, plain_options
+from bayesdrop.storage.state import distinct_state, is_plain, plain_options
 
-__all__ = ["distinct_state", "load", "plain_options", "read_tensors", "save", "write_tensors"]
+__all__ = ["distinct_state", "is_plain", "load", "plain_options", "read_tensors", "save", "write_tensors"]

@@ -52,7 +52,7 @@ def build(node: dict[str, Any]) -> nn.Module:
 
 @contextmanager
 def _quiet_construction() -> Iterator[None]:
-    """Constructors draw weights that are thrown away, and warn of what they warned when the model was made."""
+    """Constructors draw weights that are thrown away, and repeat warnings that the user has seen."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -54,8 +54,9 @@ def load(path: str | os.PathLike[str], into: nn.Module | None = None) -> nn.Modu
     if into is not None and not isinstance(into, nn.Module):
         raise TypeError(must("load", "into", "an nn.Module or None", into))
     tensors, header = read_tensors(path, kind=_KIND, owner="load")
-    aliases, frozen = header.get("aliases"), header.get("frozen")
-    if not (isinstance(aliases, dict) and isinstance(frozen, list) and tensors.keys() >= set(aliases.values())):
+    aliases, frozen = header.get("aliases", {}), header.get("frozen", [])
+    known = isinstance(aliases, dict) and isinstance(frozen, list)
+    if not known or not tensors.keys() >= set(aliases.values()):
         raise ValueError(f"load: the description in {os.fspath(path)} is damaged.")
     if into is not None:
         _load_into(into, tensors, aliases, path)
@@ -85,11 +86,14 @@ def _checked_description(
     try:
         description: dict[str, Any] = json.loads(json.dumps(describe(model)))
         copy = build(description)
-        _fill(copy, {name: tensor.detach() for name, tensor in tensors.items()}, aliases, frozen)
     except CannotDescribe:
         raise
     except Exception as error:
         raise CannotDescribe(f"a copy could not be made from its options ({error})") from error
+    try:
+        _fill(copy, {name: tensor.detach() for name, tensor in tensors.items()}, aliases, frozen)
+    except CannotDescribe as error:
+        raise CannotDescribe(f"a copy made from its options is another model ({error})") from error
     if _places(copy) != _places(model):
         raise CannotDescribe("its modules are shared in a way that a description cannot hold")
     if not same_structure(model, copy) or repr(copy) != repr(model):
