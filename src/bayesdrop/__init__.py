@@ -1,8 +1,9 @@
 """bayesdrop: honest uncertainty for any PyTorch network through Bayesian dropout."""
 
-from bayesdrop import models
+from bayesdrop import metrics, models
 from bayesdrop.draws import FunctionDraw
 from bayesdrop.errors import Diverged, NoRandomness
+from bayesdrop.fit import History, fit
 from bayesdrop.layers import (
     BernoulliDropout,
     DropConnect,
@@ -20,6 +21,7 @@ from bayesdrop.objectives import (
     weight_decay_from_precision,
 )
 from bayesdrop.predict import Prediction, predict
+from bayesdrop.storage import load, save
 from bayesdrop.version import __version__
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Gaussian",
     "GaussianDropout",
     "HeteroscedasticGaussian",
+    "History",
     "Likelihood",
     "MixtureDropout",
     "Multinomial",
@@ -40,10 +43,14 @@ __all__ = [
     "Prediction",
     "StochasticLayer",
     "__version__",
+    "fit",
+    "load",
+    "metrics",
     "models",
     "precision_from_weight_decay",
     "predict",
     "rates",
+    "save",
     "total_kl",
     "weight_decay_from_precision",
 ]

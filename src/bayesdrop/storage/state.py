@@ -26,6 +26,8 @@ def distinct_state(module: nn.Module, owner: str = "save") -> tuple[dict[str, Te
         if isinstance(value, nn.UninitializedParameter | nn.UninitializedBuffer):
             hint = "Run the model once first."
             raise ValueError(must(owner, name, "a tensor with values", "a lazy layer", hint))
+        if value.is_meta:
+            raise ValueError(must(owner, name, "a tensor with values", "one on the device 'meta'"))
         if id(value) in first:
             aliases[name] = first[id(value)]
         else:

@@ -1,0 +1,193 @@
+"""All that training changes, and how it goes to a file and back without pickle."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.fit.history import History
+from bayesdrop.fit.settings import differences
+from bayesdrop.storage import read_tensors, write_tensors
+
+__all__ = ["Run", "read_checkpoint", "write_checkpoint"]
+
+_KIND = "bayesdrop-checkpoint"
+
+
+@dataclass
+class Run:
+    """Everything that a step or an epoch changes.
+
+    Attributes:
+        modules: "model", and "objective" where that is a module.
+        generators: random generators of the data's own.
+        best: the tensors of the best epoch by validation, if that is wanted.
+        best_loss: its validation loss.
+        stopped: whether patience ran out.
+    """
+
+    modules: dict[str, nn.Module]
+    optimizer: torch.optim.Optimizer
+    scheduler: Any
+    generators: dict[str, torch.Generator]
+    history: History = field(default_factory=History)
+    epoch: int = 0
+    step: int = 0
+    best: dict[str, Tensor] | None = None
+    best_loss: float = float("inf")
+    best_epoch: int | None = None
+    stopped: bool = False
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The parameters and buffers themselves, each once, by name."""
+        return {
+            f"{part}.{name}": tensor
+            for part, module in self.modules.items()
+            for name, tensor in chain(module.named_parameters(), module.named_buffers())
+        }
+
+    def copy_state(self, into: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """A copy of the model's and the objective's tensors, into an older copy's memory if there is one."""
+        copy: dict[str, Tensor] = {}
+        for name, tensor in self.tensors().items():
+            old = None if into is None else into.get(name)
+            if old is None or old.shape != tensor.shape:
+                copy[name] = tensor.detach().clone()
+            else:
+                copy[name] = old.copy_(tensor.detach())
+        return copy
+
+    @torch.no_grad()
+    def put_back(self, state: dict[str, Tensor]) -> None:
+        """Set the model and the objective to a copy that was taken."""
+        for name, tensor in self.tensors().items():
+            if name in state:  # a buffer may be younger than the copy
+                tensor.copy_(state[name])
+
+
+def write_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
+    """Write a run as it is at the end of an epoch.
+
+    Args:
+        path: the file, replaced as a whole.
+        run: what to store.
+        settings: what a run that goes on from here must share.
+    """
+    tensors = dict(run.tensors())
+    header = {
+        "settings": settings,
+        "epoch": run.epoch,
+        "step": run.step,
+        "history": run.history.to_dict(),
+        "best_loss": run.best_loss,
+        "best_epoch": run.best_epoch,
+        "stopped": run.stopped,
+        "optimizer": _encoded(run.optimizer.state_dict(), "optimizer", tensors),
+        "scheduler": None
+        if run.scheduler is None
+        else _encoded(run.scheduler.state_dict(), "scheduler", tensors),
+        "has_best": run.best is not None,
+    }
+    for name, tensor in (run.best or {}).items():
+        tensors[f"best.{name}"] = tensor
+    for name, state in _random_states(run.generators).items():
+        tensors[f"random.{name}"] = state
+    write_tensors(path, tensors, kind=_KIND, header=header, owner="fit")
+
+
+def read_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
+    """Put a run where `write_checkpoint` left it, random states included.
+
+    Args:
+        path: the file.
+        run: fresh; model, objective, optimiser and scheduler are changed in place.
+        settings: must be those of the checkpoint, else a ValueError names what differs.
+    """
+    tensors, header = read_tensors(path, kind=_KIND, owner="fit")
+    different = differences(header.get("settings"), json.loads(json.dumps(settings)))
+    if different:
+        shown = "; ".join(different[:5])
+        more = f"; and {len(different) - 5} more" if len(different) > 5 else ""
+        raise ValueError(
+            f"fit: the checkpoint {path} is from a run with other settings: {shown}{more}. "
+            "Pass resume=False to start anew and replace it, or another `checkpoint`."
+        )
+    try:
+        missing = run.tensors().keys() - tensors.keys()
+        if missing:
+            raise KeyError(min(missing))
+        run.put_back(tensors)
+        run.optimizer.load_state_dict(_decoded(header["optimizer"], tensors))
+        if run.scheduler is not None:
+            run.scheduler.load_state_dict(_decoded(header["scheduler"], tensors))
+        run.epoch, run.step, run.stopped = header["epoch"], header["step"], header["stopped"]
+        run.history = History.from_dict(header["history"])
+        run.best_loss, run.best_epoch = header["best_loss"], header["best_epoch"]
+        if header["has_best"]:
+            run.best = {name: tensors[f"best.{name}"].to(t.device) for name, t in run.tensors().items()}
+        _set_random_states(run.generators, tensors)
+    except (KeyError, IndexError, TypeError, RuntimeError) as error:
+        raise ValueError(f"fit: the checkpoint {path} is damaged ({error!r}).") from error
+
+
+# state of optimisers and schedulers
+
+
+def _encoded(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """Nested state as JSON; tensors go to `tensors` under names of their own."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {"tensor": name}
+    if isinstance(value, dict):
+        kind = "counter" if isinstance(value, Counter) else "dict"
+        return {kind: [[key, _encoded(part, f"{name}.{key}", tensors)] for key, part in value.items()]}
+    if isinstance(value, list | tuple):
+        parts = [_encoded(part, f"{name}.{place}", tensors) for place, part in enumerate(value)]
+        return {"tuple": parts} if isinstance(value, tuple) else parts
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(
+        f"fit: `checkpoint` needs state of numbers and tensors; {name} is a {type(value).__name__}."
+    )
+
+
+def _decoded(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_decoded(part, tensors) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        return tensors[value["tensor"]]
+    if "tuple" in value:
+        return tuple(_decoded(part, tensors) for part in value["tuple"])
+    if "counter" in value:
+        return Counter({key: _decoded(part, tensors) for key, part in value["counter"]})
+    return {key: _decoded(part, tensors) for key, part in value["dict"]}
+
+
+# random state
+
+
+def _random_states(generators: dict[str, torch.Generator]) -> dict[str, Tensor]:
+    """State of the global generators and of the given ones, by name."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        states |= {f"cuda{place}": state for place, state in enumerate(torch.cuda.get_rng_state_all())}
+    return states | {name: generator.get_state() for name, generator in generators.items()}
+
+
+def _set_random_states(generators: dict[str, torch.Generator], tensors: dict[str, Tensor]) -> None:
+    torch.set_rng_state(tensors["random.cpu"])
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        for place in range(torch.cuda.device_count()):
+            if f"random.cuda{place}" in tensors:
+                torch.cuda.set_rng_state(tensors[f"random.cuda{place}"], place)
+    for name, generator in generators.items():
+        generator.set_state(tensors[f"random.{name}"])

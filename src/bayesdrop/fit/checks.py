@@ -1,0 +1,72 @@
+"""Checks of what `fit` is called with."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from bayesdrop.errors import must, must_be_finite
+from bayesdrop.fit.data import Batches
+
+__all__ = ["Objective", "check_modules", "check_num_data", "check_numbers", "checked_path"]
+
+Objective = Callable[[nn.Module, Any, Tensor], Any]
+
+
+def check_modules(model: nn.Module, objective: Objective) -> None:
+    """A module with finite parameters, and something to minimise."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(must("fit", "model", "an nn.Module", model))
+    if not callable(objective):
+        raise TypeError(must("fit", "objective", "callable, as NegativeELBO(...)", objective))
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, nn.UninitializedParameter):
+            raise ValueError(
+                must("fit", "model", "a model with weights", f"a lazy {name}", "Run the model once first.")
+            )
+        must_be_finite("fit", f"{name} of model", parameter.detach())
+
+
+def check_numbers(arguments: dict[str, tuple[Any, type, int | None]]) -> None:
+    """Numbers of the right kind and size.
+
+    Args:
+        arguments: value, int or float, and the least it may be, None for above 0; by name.
+    """
+    for name, (value, kind, least) in arguments.items():
+        if value is None and name in ("rate_lr", "patience", "clip_norm"):
+            continue
+        number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+        if number and math.isfinite(value) and (value > 0 if least is None else value >= least):
+            continue
+        what = "an int" if kind is int else "a number"
+        raise ValueError(
+            must("fit", name, f"{what} {'above 0' if least is None else f'of at least {least}'}", value)
+        )
+
+
+def checked_path(checkpoint: str | os.PathLike[str] | None) -> Path | None:
+    """The checkpoint's path, whose folder exists."""
+    if checkpoint is None:
+        return None
+    path = Path(checkpoint)
+    if path.is_dir():
+        raise ValueError(must("fit", "checkpoint", "a file", f"the folder {path}"))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"fit: there is no folder {path.parent} for the checkpoint {path.name}.")
+    return path
+
+
+def check_num_data(objective: Objective, data: Batches) -> None:
+    """A wrong N scales the divergence wrongly without a word."""
+    num_data = getattr(objective, "num_data", None)
+    if isinstance(num_data, int) and data.num_rows is not None and num_data != data.num_rows:
+        hint = f"Pass num_data={data.num_rows} to the objective: the divergence is divided by it."
+        raise ValueError(
+            must("fit", "objective.num_data", f"the {data.num_rows} rows of `train`", num_data, hint)
+        )

@@ -1,0 +1,211 @@
+"""Training data as minibatches, in an order that depends on (seed, epoch) alone."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sized
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+
+from bayesdrop.draws import site_generator
+from bayesdrop.errors import must, must_be_finite
+from bayesdrop.inputs import Inputs, num_rows, take_rows, to_device
+
+__all__ = ["Batch", "Batches", "as_batches"]
+
+Batch = tuple[Inputs, Tensor]
+
+#: values that are gathered at a time: few enough to stay in cache, many enough to spare calls
+_GATHERED = 2**18
+
+
+class Batches(ABC):
+    """A data set that gives its rows in minibatches, on the model's device."""
+
+    #: N where it is known
+    num_rows: int | None = None
+
+    @abstractmethod
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """The minibatches of one epoch of training, shuffled."""
+
+    @abstractmethod
+    def in_order(self) -> Iterator[Batch]:
+        """All rows once, without gradients in mind: batches may be larger."""
+
+    @abstractmethod
+    def description(self) -> dict[str, Any]:
+        """What tells this data from other data, as far as it can be told cheaply."""
+
+    def generators(self) -> dict[str, torch.Generator]:
+        """Random generators of the data's own."""
+        return {}
+
+
+def as_batches(data: Any, argument: str, *, batch_size: int, seed: int, device: torch.device) -> Batches:
+    """Minibatches of (x, y) tensors, of a `Dataset`, or those of a `DataLoader` as it is.
+
+    Args:
+        data: what the user passed.
+        argument: under which name.
+        batch_size: rows of a minibatch; a `DataLoader` has its own.
+        seed: of the order.
+        device: where the batches are wanted.
+    """
+    if isinstance(data, DataLoader):
+        return _LoaderBatches(data, argument, device)
+    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
+        data = data.tensors
+    if isinstance(data, tuple | list) and len(data) == 2 and isinstance(data[1], Tensor):
+        return _TensorBatches(data[0], data[1], argument, batch_size, seed, device)
+    indexed = isinstance(data, Dataset) and not isinstance(data, IterableDataset)
+    if indexed and isinstance(data, Sized):
+        return _DatasetBatches(data, argument, batch_size, seed, device)
+    hint = "Wrap an IterableDataset in a DataLoader." if isinstance(data, IterableDataset) else ""
+    raise TypeError(
+        must("fit", argument, "(x, y) tensors, a Dataset with a length, or a DataLoader", type(data), hint)
+    )
+
+
+def _bounds(rows: int, batch_size: int) -> list[tuple[int, int]]:
+    """Where minibatches start and stop; a single last row, which BatchNorm refuses, joins its neighbours."""
+    starts = list(range(0, rows, batch_size))
+    if len(starts) > 1 and batch_size > 1 and rows - starts[-1] == 1:
+        starts.pop()
+    return list(zip(starts, [*starts[1:], rows], strict=True))
+
+
+def _order(rows: int, seed: int, epoch: int) -> Tensor:
+    return torch.randperm(rows, generator=site_generator(seed, epoch, "order of rows"))
+
+
+class _TensorBatches(Batches):
+    """Minibatches of tensors, indexed directly: for small networks a loader costs more than a step."""
+
+    def __init__(
+        self, x: Any, y: Tensor, argument: str, batch_size: int, seed: int, device: torch.device
+    ) -> None:
+        parts = _named_tensors(x)
+        if not parts:
+            want = "(x, y) with x a tensor, or a tuple or mapping of tensors"
+            raise TypeError(must("fit", argument, want, type(x)))
+        rows = num_rows(x, "fit")
+        if rows < 1:
+            raise ValueError(must("fit", argument, "at least one row", 0))
+        if y.dim() < 1 or y.shape[0] != rows:
+            raise ValueError(must("fit", argument, f"y with {rows} rows, as x", tuple(y.shape)))
+        for name, part in {**parts, "y": y}.items():
+            must_be_finite("fit", f"{name} of {argument}", part)
+        self.num_rows: int = rows
+        self._x, self._y, self._parts = x, y, parts
+        self._batch_size, self._seed, self._device = batch_size, seed, device
+        self._row_size = max(1, sum(part.numel() for part in parts.values()) // rows)
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        order = _order(self.num_rows, self._seed, epoch).to(self._y.device)
+        bounds = _bounds(self.num_rows, self._batch_size)
+        group = max(1, _GATHERED // (self._row_size * self._batch_size))
+        for first in range(0, len(bounds), group):
+            some = bounds[first : first + group]
+            base = some[0][0]
+            chosen = order[base : some[-1][1]]
+            x, y = self._placed(take_rows(self._x, chosen), self._y[chosen])
+            for start, stop in some:
+                rows = slice(start - base, stop - base)
+                yield take_rows(x, rows), y[rows]
+
+    def in_order(self) -> Iterator[Batch]:
+        size = max(self._batch_size, min(4096, _GATHERED // self._row_size))
+        for start in range(0, self.num_rows, size):
+            rows = slice(start, start + size)
+            yield self._placed(take_rows(self._x, rows), self._y[rows])
+
+    def _placed(self, x: Inputs, y: Tensor) -> Batch:
+        return to_device(x, self._device), y.to(self._device)
+
+    def description(self) -> dict[str, Any]:
+        sums = {name: _checksum(part) for name, part in {**self._parts, "y": self._y}.items()}
+        return {"rows": self.num_rows, "checksum": sums}
+
+
+class _DatasetBatches(Batches):
+    """Minibatches of a map-style `Dataset` of (x, y) items."""
+
+    def __init__(self, data: Any, argument: str, batch_size: int, seed: int, device: torch.device) -> None:
+        self.num_rows: int = len(data)
+        if self.num_rows < 1:
+            raise ValueError(must("fit", argument, "at least one row", 0))
+        self._data, self._argument = data, argument
+        self._batch_size, self._seed, self._device = batch_size, seed, device
+        self._fetch: Callable[[list[int]], Any] = getattr(
+            data, "__getitems__", lambda rows: [data[row] for row in rows]
+        )
+
+    def _batches(self, order: list[int]) -> Iterator[Batch]:
+        for start, stop in _bounds(self.num_rows, self._batch_size):
+            batch = default_collate(self._fetch(order[start:stop]))
+            yield _checked_pair(batch, self._argument, self._device)
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        return self._batches(_order(self.num_rows, self._seed, epoch).tolist())
+
+    def in_order(self) -> Iterator[Batch]:
+        return self._batches(list(range(self.num_rows)))
+
+    def description(self) -> dict[str, Any]:
+        return {"rows": self.num_rows, "dataset": type(self._data).__name__}
+
+
+class _LoaderBatches(Batches):
+    """The minibatches of a `DataLoader`, which has its own order."""
+
+    def __init__(self, loader: DataLoader[Any], argument: str, device: torch.device) -> None:
+        self._loader, self._argument, self._device = loader, argument, device
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        return self.in_order()
+
+    def in_order(self) -> Iterator[Batch]:
+        empty = True
+        for batch in self._loader:
+            empty = False
+            yield _checked_pair(batch, self._argument, self._device)
+        if empty:
+            raise ValueError(must("fit", self._argument, "at least one batch", 0))
+
+    def description(self) -> dict[str, Any]:
+        data = self._loader.dataset
+        rows = len(data) if isinstance(data, Sized) else None
+        return {"rows": rows, "dataset": type(data).__name__, "batch_size": self._loader.batch_size}
+
+    def generators(self) -> dict[str, torch.Generator]:
+        found = {
+            "loader": self._loader.generator,
+            "sampler": getattr(self._loader.sampler, "generator", None),
+        }
+        return {name: value for name, value in found.items() if isinstance(value, torch.Generator)}
+
+
+def _checked_pair(batch: Any, argument: str, device: torch.device) -> Batch:
+    if not (isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], Tensor)):
+        raise TypeError(must("fit", argument, "a source of (x, y) pairs", type(batch)))
+    return to_device(batch[0], device), batch[1].to(device)
+
+
+def _named_tensors(x: Any) -> dict[str, Tensor]:
+    if isinstance(x, Tensor):
+        return {"x": x}
+    if isinstance(x, Mapping):
+        return {f"x[{name!r}]": part for name, part in x.items() if isinstance(part, Tensor)}
+    if isinstance(x, tuple | list):
+        return {f"x[{place}]": part for place, part in enumerate(x) if isinstance(part, Tensor)}
+    return {}
+
+
+def _checksum(value: Tensor) -> str:
+    data: Any = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}:{zlib.crc32(data):08x}"

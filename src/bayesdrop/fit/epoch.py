@@ -1,0 +1,223 @@
+"""One epoch: steps, the noise in closed form, validation, and what to do about a loss that is not finite."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.draws import evaluating
+from bayesdrop.errors import Diverged, NoRandomness, must
+from bayesdrop.fit.checkpoint import Run
+from bayesdrop.fit.checks import Objective
+from bayesdrop.fit.data import Batches
+from bayesdrop.inputs import Inputs, call
+from bayesdrop.layers import StochasticLayer
+from bayesdrop.likelihoods import Gaussian, Likelihood
+from bayesdrop.predict import predict
+
+__all__ = ["Loop", "own_random_state", "training"]
+
+
+@dataclass
+class Loop:
+    """The parts of a run that stay, and what one epoch does with them."""
+
+    run: Run
+    model: nn.Module
+    objective: Objective
+    data: Batches
+    validation: Batches | None
+    validation_draws: int
+    clip_norm: float | None
+    lr: float
+    seed: int
+    checkpoint: Path | None
+    #: the epoch that the checkpoint holds, if this run wrote or read one
+    written: int | None = None
+    #: the model's and objective's tensors at the end of the last epoch, all finite
+    last_good: dict[str, Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        self.parameters: list[Tensor] = [p for g in self.run.optimizer.param_groups for p in g["params"]]
+        likelihood = getattr(self.objective, "likelihood", None)
+        self.likelihood = likelihood if isinstance(likelihood, Likelihood) else None
+        self.has_m_step = bool(getattr(self.objective, "has_m_step", False))
+
+    def run_epoch(self, *, patience: int | None, min_delta: float) -> None:
+        """One pass over the data, and all that follows it but the checkpoint."""
+        run, history = self.run, self.run.history
+        start = time.perf_counter()
+        means = self.train_epoch()
+        run.epoch += 1
+        if not _all_finite(self.parameters):
+            raise self.diverged("a parameter was not finite after", run.epoch)
+        if self.has_m_step:
+            self.m_step(num_draws=1, seed=run.epoch)
+        for name, value in means.items():
+            getattr(history, name).append(value)
+        if self.validation is not None:
+            loss = self.validation_loss(self.validation)
+            history.validation.append(loss)
+            if loss < run.best_loss - min_delta:
+                run.best_loss, run.best_epoch = loss, run.epoch
+                if patience is not None:
+                    run.best = run.copy_state(run.best)
+            run.stopped = patience is not None and run.epoch - (run.best_epoch or 0) >= patience
+        self.record()
+        self.last_good = run.copy_state(self.last_good)
+        history.seconds.append(time.perf_counter() - start)
+
+    def train_epoch(self) -> dict[str, float]:
+        """Steps over all minibatches. Returns means over the rows of the loss and its terms."""
+        run, model, objective, parameters = self.run, self.model, self.objective, self.parameters
+        step, clip_norm = run.optimizer.step, self.clip_norm
+        advance_lr = None if run.scheduler is None else run.scheduler.step
+        sums = [0.0, 0.0, 0.0]
+        rows = 0
+        has_terms = True
+        for x, y in self.data.epoch(run.epoch + 1):
+            for parameter in parameters:
+                parameter.grad = None
+            terms = objective(model, x, y)
+            loss = terms if isinstance(terms, Tensor) else getattr(terms, "loss", None)
+            if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+                want = "a callable that gives a scalar to differentiate, or has it as `.loss`"
+                raise TypeError(must("fit", "objective", want, terms))
+            value = loss.item()
+            run.step += 1
+            if not math.isfinite(value):
+                raise self.diverged(f"the loss was {value} at", run.epoch + 1)
+            loss.backward()  # type: ignore[no-untyped-call]
+            if clip_norm is not None:
+                nn.utils.clip_grad_norm_(parameters, clip_norm)
+            step()
+            if advance_lr is not None:
+                advance_lr()
+            count = y.shape[0] if y.dim() else 1
+            rows += count
+            sums[0] += value * count
+            nll, kl = getattr(terms, "nll", None), getattr(terms, "kl", None)
+            if nll is None or kl is None:
+                has_terms = False
+            else:
+                sums[1] += _number(nll) * count
+                sums[2] += _number(kl) * count
+        means = {"loss": sums[0] / rows}
+        return means | {"nll": sums[1] / rows, "kl": sums[2] / rows} if has_terms else means
+
+    def m_step(self, *, num_draws: int, seed: int) -> None:
+        """The noise in closed form. The loader's random numbers, if any, are not those of training."""
+        with own_random_state():
+            try:
+                self.objective.m_step(self.model, self.data.in_order(), num_draws=num_draws, seed=seed)  # type: ignore[attr-defined]
+            except ValueError as error:
+                # Weights that are finite still may be so large that no error is.
+                if self.errors_are_finite():
+                    raise
+                raise self.diverged("the squared error was not finite after", self.run.epoch) from error
+
+    @torch.no_grad()
+    def errors_are_finite(self) -> bool:
+        """Whether the mean network's squared errors are."""
+        with evaluating(self.model):
+            squares = (float((y - call(self.model, x)).square().sum()) for x, y in self.data.in_order())
+            return all(math.isfinite(square) for square in squares)
+
+    @torch.no_grad()
+    def validation_loss(self, batches: Batches) -> float:
+        """Mean over the validation set."""
+        total, count = 0.0, 0
+        with own_random_state(), evaluating(*self.run.modules.values()):
+            for x, y in batches.in_order():
+                if self.likelihood is not None:
+                    losses = -self.log_predictive(self.likelihood, x, y)
+                    total, count = total + float(losses.sum(dtype=torch.float64)), count + losses.numel()
+                else:
+                    terms = self.objective(self.model, x, y)
+                    loss = float(terms if isinstance(terms, Tensor) else terms.loss)
+                    total, count = total + loss * y.shape[0], count + y.shape[0]
+        return total / count
+
+    def log_predictive(self, likelihood: Likelihood, x: Inputs, y: Tensor) -> Tensor:
+        """log p(y | x), averaged over draws; that of the one function where nothing is random."""
+        try:
+            prediction = predict(
+                self.model,
+                x,
+                likelihood=likelihood,
+                num_draws=self.validation_draws,
+                seed=self.seed,
+                targets=y,
+                keep_draws=False,
+            )
+        except NoRandomness:
+            return likelihood.log_prob(call(self.model, x), y)
+        return prediction.log_prob(y)
+
+    def record(self) -> None:
+        """What an epoch leaves besides its losses."""
+        history = self.run.history
+        history.lr.append(float(self.run.optimizer.param_groups[0]["lr"]))
+        if isinstance(self.likelihood, Gaussian):
+            history.noise_std.append(self.likelihood.noise_std.tolist())
+        for path, layer in self.model.named_modules():
+            if isinstance(layer, StochasticLayer) and any(True for _ in layer.rate_parameters()):
+                history.rates.setdefault(path, []).append(float(layer.p.detach().mean()))
+
+    def diverged(self, what: str, epoch: int) -> Diverged:
+        """Put the model back and say so."""
+        good = len(self.run.history)
+        if self.last_good is not None:
+            self.run.put_back(self.last_good)
+        where = f"to the end of epoch {good}" if good else "to where it started"
+        kept = (
+            "" if self.written is None else f" The checkpoint {self.checkpoint} holds epoch {self.written}."
+        )
+        return Diverged(
+            f"fit: {what} step {self.run.step} (epoch {epoch}). Lower `lr`, now {self.lr:g}, or set "
+            f"clip_norm=1.0. The model was put back {where}.{kept}",
+            step=self.run.step,
+            epoch=epoch,
+        )
+
+
+def _number(value: Any) -> float:
+    return float(value.detach()) if isinstance(value, Tensor) else float(value)
+
+
+def _all_finite(parameters: list[Tensor]) -> bool:
+    """Whether no parameter holds NaN or infinity: by their sums, and only in doubt one by one."""
+    with torch.no_grad():
+        total = sum((p.sum().item() for p in parameters), 0.0)
+        return math.isfinite(total) or all(bool(torch.isfinite(p).all()) for p in parameters)
+
+
+@contextmanager
+def training(*modules: nn.Module) -> Iterator[None]:
+    """Train mode; every flag is restored on leaving, and gradients are let go."""
+    flags = {part: part.training for module in modules for part in module.modules()}
+    try:
+        for module in modules:
+            module.train()
+        yield
+    finally:
+        for part, flag in flags.items():
+            part.training = flag
+        for module in modules:
+            module.zero_grad()
+
+
+@contextmanager
+def own_random_state() -> Iterator[None]:
+    """The global random state is afterwards what it was before."""
+    cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng(devices=cuda):
+        yield

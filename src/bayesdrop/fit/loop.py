@@ -1,0 +1,192 @@
+"""fit(): the one training loop."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from bayesdrop.errors import must
+from bayesdrop.fit.checkpoint import Run, read_checkpoint, write_checkpoint
+from bayesdrop.fit.checks import Objective, check_modules, check_num_data, check_numbers, checked_path
+from bayesdrop.fit.data import as_batches
+from bayesdrop.fit.epoch import Loop, own_random_state, training
+from bayesdrop.fit.history import History
+from bayesdrop.fit.optimise import (
+    MakeOptimizer,
+    MakeScheduler,
+    make_optimizer,
+    make_scheduler,
+    parameter_groups,
+)
+from bayesdrop.fit.settings import described, optimizer_settings, scheduler_settings
+from bayesdrop.inputs import Inputs
+from bayesdrop.progress import progress_bar
+
+__all__ = ["fit"]
+
+Data = tuple[Inputs, Tensor] | Dataset[Any] | DataLoader[Any]
+
+
+def fit(
+    model: nn.Module,
+    train: Data,
+    objective: Objective,
+    *,
+    epochs: int,
+    batch_size: int = 128,
+    validation: Data | None = None,
+    lr: float = 1e-3,
+    rate_lr: float | None = None,
+    weight_decay: float = 0.0,
+    optimizer: MakeOptimizer | None = None,
+    scheduler: MakeScheduler | None = None,
+    patience: int | None = None,
+    min_delta: float = 0.0,
+    clip_norm: float | None = None,
+    validation_draws: int = 20,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 1,
+    resume: bool = True,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> History:
+    """Train a model in place by minibatch gradient descent.
+
+    The same seed gives the same weights to the last bit. Training flags and the global random state are
+    afterwards as they were before, also after an exception.
+
+    Args:
+        model: trained in `train()` mode.
+        train: (x, y) with x a tensor, or a tuple or mapping of tensors; a `Dataset` of (x, y) items; or a
+            `DataLoader`, which is used as it is. Rows are shuffled by (seed, epoch).
+        objective: `NegativeELBO`, or any callable (model, x, y) that gives a scalar or has a `.loss`.
+        epochs: passes over the data, those of a checkpoint included.
+        batch_size: rows of a step; a last batch of a single row joins the one before. A `DataLoader` has
+            its own.
+        validation: data as in `train`. With a likelihood, the validation loss is minus the mean log
+            predictive density; else the objective in eval mode.
+        lr: learning rate of the weights and of a learned noise.
+        rate_lr: learning rate of drop rates; 10 lr if None, as a rate's logit has further to go.
+        weight_decay: of the weights alone.
+        optimizer: from parameter groups (with their own lr) to an optimiser, as `torch.optim.SGD`; Adam if
+            None, or AdamW with `weight_decay`.
+        scheduler: from the optimiser to a scheduler, stepped after every step of the optimiser.
+        patience: epochs without a better validation loss before training stops; the weights of the best
+            epoch are then put back, also if all epochs were run.
+        min_delta: by how much a validation loss must be lower to be better.
+        clip_norm: largest norm of the gradient.
+        validation_draws: draws of the validation's predictive density.
+        checkpoint: a file to write the whole run to, replaced at once.
+        checkpoint_every: epochs from one checkpoint to the next; the last epoch is always written.
+        resume: go on from the checkpoint if there is one, bit for bit as if it had never stopped; only
+            `epochs` may differ.
+        seed: of the order of rows, the noise and validation's draws.
+        progress: show a bar (needs the extra "cli"); None shows it where a terminal and rich are there.
+
+    Raises:
+        Diverged: a loss or a parameter was not finite. The model is put back to the end of the last epoch
+            that was.
+    """
+    check_modules(model, objective)
+    check_numbers(
+        {
+            "epochs": (epochs, int, 1),
+            "batch_size": (batch_size, int, 1),
+            "lr": (lr, float, None),
+            "rate_lr": (rate_lr, float, None),
+            "weight_decay": (weight_decay, float, 0),
+            "patience": (patience, int, 1),
+            "min_delta": (min_delta, float, 0),
+            "clip_norm": (clip_norm, float, None),
+            "validation_draws": (validation_draws, int, 1),
+            "checkpoint_every": (checkpoint_every, int, 1),
+            "seed": (seed, int, 0),
+        }
+    )
+    if patience is not None and validation is None:
+        raise ValueError(must("fit", "patience", "None without validation data", patience))
+    path = checked_path(checkpoint)
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    data = as_batches(train, "train", batch_size=batch_size, seed=seed, device=device)
+    check_num_data(objective, data)
+    held_out = None
+    if validation is not None:
+        held_out = as_batches(validation, "validation", batch_size=batch_size, seed=seed, device=device)
+    rate_lr = 10 * lr if rate_lr is None else rate_lr
+    groups = parameter_groups(model, objective, lr=lr, rate_lr=rate_lr, weight_decay=weight_decay)
+    made = make_optimizer(groups, optimizer)
+    settings: dict[str, Any] = {}
+    if path is not None:
+        settings = {
+            "batch_size": None if isinstance(train, DataLoader) else batch_size,
+            "lr": lr,
+            "rate_lr": rate_lr,
+            "weight_decay": weight_decay,
+            "patience": patience,
+            "min_delta": min_delta,
+            "clip_norm": clip_norm,
+            "validation_draws": validation_draws,
+            "seed": seed,
+            "optimizer": optimizer_settings(made),
+            "model": described(model),
+            "objective": described(objective),
+            "train": data.description(),
+            "validation": None if held_out is None else held_out.description(),
+        }
+    schedule = make_scheduler(made, scheduler)
+    if path is not None:
+        settings["scheduler"] = scheduler_settings(schedule)
+    modules = {"model": model}
+    if isinstance(objective, nn.Module):
+        modules["objective"] = objective
+    run = Run(modules=modules, optimizer=made, scheduler=schedule, generators=data.generators())
+    loop = Loop(
+        run=run,
+        model=model,
+        objective=objective,
+        data=data,
+        validation=held_out,
+        validation_draws=validation_draws,
+        clip_norm=clip_norm,
+        lr=lr,
+        seed=seed,
+        checkpoint=path,
+    )
+    show = _has_audience() if progress is None else progress
+    with (
+        training(*modules.values()),
+        own_random_state(),
+        progress_bar("fit", epochs, show=show) as advance,
+    ):
+        torch.manual_seed(seed)
+        if path is not None and resume and path.exists():
+            read_checkpoint(path, run, settings)
+            loop.written = run.epoch
+            if run.epoch > epochs:
+                hint = f"The checkpoint {path} has done as many."
+                raise ValueError(must("fit", "epochs", f"at least {run.epoch}", epochs, hint))
+            advance(run.epoch, "")
+        loop.last_good = run.copy_state()
+        while run.epoch < epochs and not run.stopped:
+            loop.run_epoch(patience=patience, min_delta=min_delta)
+            due = run.epoch % checkpoint_every == 0 or run.epoch == epochs or run.stopped
+            if path is not None and due:
+                write_checkpoint(path, run, settings)
+                loop.written = run.epoch
+            advance(1, f"loss {run.history.loss[-1]:.4g}")
+        if run.best is not None:
+            run.put_back(run.best)
+        if loop.has_m_step:
+            loop.m_step(num_draws=10, seed=run.epoch + 1)
+    return replace(run.history, best_epoch=run.best_epoch, stopped_early=run.stopped)
+
+
+def _has_audience() -> bool:
+    return importlib.util.find_spec("rich") is not None and sys.stderr.isatty()

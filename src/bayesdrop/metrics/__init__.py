@@ -1,0 +1,58 @@
+"""How good a prediction is, and its uncertainty: functions of (Prediction, y)."""
+
+from bayesdrop.metrics.auroc import misclassification_auroc, ood_auroc, ood_fpr
+from bayesdrop.metrics.calibration import (
+    ReliabilityCurve,
+    class_calibration_error,
+    class_reliability_curve,
+    expected_calibration_error,
+    reliability_curve,
+    rms_calibration_error,
+)
+from bayesdrop.metrics.classification import accuracy, brier
+from bayesdrop.metrics.information import (
+    expected_entropy,
+    mutual_information,
+    predictive_entropy,
+    variation_ratio,
+)
+from bayesdrop.metrics.likelihood import joint_log_likelihood, mean_log_likelihood
+from bayesdrop.metrics.patches import PAvPU, pavpu
+from bayesdrop.metrics.quantiles import CalibrationCurve, calibration_curve, regression_calibration_error
+from bayesdrop.metrics.ranked import crps
+from bayesdrop.metrics.regression import interval_coverage, interval_width, rmse
+from bayesdrop.metrics.scores import uncertainty
+from bayesdrop.metrics.selective import RiskCoverage, area_under_risk_coverage, risk_coverage
+
+__all__ = [
+    "CalibrationCurve",
+    "PAvPU",
+    "ReliabilityCurve",
+    "RiskCoverage",
+    "accuracy",
+    "area_under_risk_coverage",
+    "brier",
+    "calibration_curve",
+    "class_calibration_error",
+    "class_reliability_curve",
+    "crps",
+    "expected_calibration_error",
+    "expected_entropy",
+    "interval_coverage",
+    "interval_width",
+    "joint_log_likelihood",
+    "mean_log_likelihood",
+    "misclassification_auroc",
+    "mutual_information",
+    "ood_auroc",
+    "ood_fpr",
+    "pavpu",
+    "predictive_entropy",
+    "regression_calibration_error",
+    "reliability_curve",
+    "risk_coverage",
+    "rms_calibration_error",
+    "rmse",
+    "uncertainty",
+    "variation_ratio",
+]

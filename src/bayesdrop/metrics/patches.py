@@ -1,0 +1,135 @@
+"""PAvPU: are predictions accurate where they are certain, and uncertain where they are wrong?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import must
+from bayesdrop.metrics.scores import uncertainty
+from bayesdrop.metrics.targets import check_count, labelled, must_have_classes
+from bayesdrop.predict import Prediction
+
+__all__ = ["PAvPU", "pavpu"]
+
+
+@dataclass(frozen=True, eq=False)
+class PAvPU:
+    """Accuracy against uncertainty of patches, at M thresholds of the entropy."""
+
+    thresholds: Tensor  #: (M,) nats
+    accurate_if_certain: Tensor  #: (M,) p(accurate | certain); NaN where no patch is certain
+    uncertain_if_inaccurate: Tensor  #: (M,) p(uncertain | inaccurate); NaN if no patch is inaccurate
+    pavpu: Tensor  #: (M,) share of patches that are accurate and certain, or inaccurate and uncertain
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of `pavpu` over the thresholds. Shape (); higher is better."""
+        return self.pavpu.mean()
+
+
+def pavpu(
+    prediction: Prediction,
+    y: Tensor,
+    *,
+    threshold: float | None = None,
+    num_thresholds: int = 11,
+    patch: int = 1,
+    entropy_range: tuple[float, float] | Prediction | None = None,
+    ignore_index: int | None = None,
+) -> PAvPU:
+    """Patch accuracy against patch uncertainty.
+
+        p(accurate | certain)     = n_ac / (n_ac + n_ic)
+        p(uncertain | inaccurate) = n_iu / (n_ic + n_iu)
+        PAvPU                     = (n_ac + n_iu) / (n_ac + n_au + n_ic + n_iu)
+
+    A patch is accurate if more than half of its labels are right, and uncertain if its mean predictive
+    entropy is above the threshold. Patches do not overlap and start at the first position; those at the
+    end may be smaller, and all count alike. Void labels are left out of both means, and a patch of
+    nothing but void is left out altogether. Without positions every row is a patch.
+
+    The thresholds are PredEnt_min + t (PredEnt_max - PredEnt_min), for t evenly spaced from 0 to 1. No
+    patch is above the largest of its own entropies: at t = 1 PAvPU is then the accuracy of patches.
+
+    Args:
+        prediction: of classes, probabilities (N, K, ...).
+        y: (N, ...) labels.
+        threshold: one threshold in nats instead, as the mean entropy of a validation set.
+        num_thresholds: M, the number of t.
+        patch: w, the side of a patch (w x w for images).
+        entropy_range: PredEnt_min and PredEnt_max, or the prediction of a validation set whose extremes
+            they are; those of the labels that count here if None.
+        ignore_index: the label of void.
+
+    Reference: Mukhoti & Gal (2018); Boluki et al. (2020), Eq. 9 and section 3.2 (PAvgPU).
+    """
+    check_count("pavpu", "patch", patch)
+    known = labelled("pavpu", prediction, y, ignore_index)
+    if patch > 1 and y.dim() < 2:
+        raise ValueError(must("pavpu", "patch", "1 for labels without positions", patch))
+    entropy = uncertainty(prediction, "entropy", owner="pavpu")
+    if threshold is None:
+        thresholds = _thresholds(entropy[known.valid], num_thresholds, entropy_range)
+    elif entropy_range is not None:
+        raise ValueError(must("pavpu", "entropy_range", "None when a threshold is given", entropy_range))
+    elif not math.isfinite(threshold):
+        raise ValueError(must("pavpu", "threshold", "finite", threshold))
+    else:
+        thresholds = torch.tensor([threshold], dtype=torch.float64)
+
+    right = torch.zeros_like(entropy).masked_scatter(known.valid, known.right.to(entropy.dtype))
+    size = _pooled(known.valid.to(entropy.dtype), patch)
+    filled = size > 0
+    accurate = (_pooled(right, patch) > 0.5 * size)[filled]
+    level = _pooled(torch.where(known.valid, entropy, 0), patch)[filled] / size[filled]
+    # A mean may round to above the largest value: equal entropies would then exceed their own maximum.
+    largest = _pooled(torch.where(known.valid, entropy, -math.inf), patch, largest=True)[filled]
+    level = torch.minimum(level, largest)
+
+    ac = torch.searchsorted(level[accurate].sort().values, thresholds, right=True)
+    ic = torch.searchsorted(level[~accurate].sort().values, thresholds, right=True)
+    inaccurate = int((~accurate).sum())
+    iu = inaccurate - ic
+    dtype = prediction.mean.dtype
+    return PAvPU(
+        thresholds.to(dtype),
+        (ac.to(torch.float64) / (ac + ic)).to(dtype),
+        (iu.to(torch.float64) / inaccurate).to(dtype),
+        ((ac + iu).to(torch.float64) / accurate.numel()).to(dtype),
+    )
+
+
+def _thresholds(
+    entropy: Tensor, num_thresholds: int, entropy_range: tuple[float, float] | Prediction | None
+) -> Tensor:
+    if isinstance(num_thresholds, bool) or not isinstance(num_thresholds, int) or num_thresholds < 2:
+        raise ValueError(must("pavpu", "num_thresholds", "an int of at least 2", num_thresholds))
+    if isinstance(entropy_range, Prediction):
+        must_have_classes("pavpu", entropy_range)
+        entropy = uncertainty(entropy_range, "entropy", owner="pavpu")
+        entropy_range = None
+    if entropy_range is None:
+        low, high = float(entropy.min()), float(entropy.max())
+    else:
+        low, high = entropy_range
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise ValueError(must("pavpu", "entropy_range", "two finite numbers, the smaller first", (low, high)))
+    # lerp returns its ends exactly, where low + 1 * (high - low) may round to below `high`.
+    ends = torch.tensor([low, high], dtype=torch.float64)
+    return torch.lerp(ends[0], ends[1], torch.linspace(0, 1, num_thresholds, dtype=torch.float64))
+
+
+def _pooled(value: Tensor, size: int, *, largest: bool = False) -> Tensor:
+    """Sum, or maximum, over blocks of `size` positions along every axis but the first."""
+    empty = -math.inf if largest else 0.0
+    for axis in range(1, value.dim()):
+        missing = -value.shape[axis] % size
+        padding = [0, 0] * (value.dim() - 1 - axis) + [0, missing]
+        padded = torch.nn.functional.pad(value, padding, value=empty)
+        blocks = padded.reshape(*value.shape[:axis], -1, size, *value.shape[axis + 1 :])
+        value = blocks.amax(axis + 1) if largest else blocks.sum(axis + 1)
+    return value

@@ -1,0 +1,83 @@
+"""Calibration of predictive quantiles: how often a target falls below them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import must, must_be_finite
+from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian
+from bayesdrop.metrics.targets import regression_targets
+from bayesdrop.predict import Prediction
+
+__all__ = ["CalibrationCurve", "calibration_curve", "regression_calibration_error"]
+
+_LEVELS = tuple(step / 20 for step in range(1, 20))
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationCurve:
+    """Nominal levels of quantiles, and how often the targets fell below them."""
+
+    nominal: Tensor  #: (L,)
+    observed: Tensor  #: (L,) equal to `nominal` if calibrated
+
+
+def calibration_curve(
+    prediction: Prediction, y: Tensor, *, levels: Sequence[float] = _LEVELS
+) -> CalibrationCurve:
+    """Share of targets at or below each predictive quantile, over all rows and outputs.
+
+        observed(q) = (1/ND) sum_nd 1[y_nd <= quantile_nd(q)]
+
+    Args:
+        prediction: with its draws kept; a Gaussian likelihood, or none.
+        y: (N, D) targets.
+        levels: q, each in (0, 1).
+
+    Reference: Kuleshov, Fenner & Ermon (2018).
+    """
+    return _curve("calibration_curve", prediction, y, levels)
+
+
+def regression_calibration_error(
+    prediction: Prediction, y: Tensor, *, levels: Sequence[float] = _LEVELS
+) -> Tensor:
+    """Root mean square, over levels, of the distance of `calibration_curve` from the diagonal.
+
+        sqrt (1/L) sum_l (observed(q_l) - q_l)^2
+
+    Args:
+        prediction: with its draws kept; a Gaussian likelihood, or none.
+        y: (N, D) targets.
+        levels: q_l, each in (0, 1).
+
+    Returns: shape (), in [0, 1]; lower is better.
+    """
+    curve = _curve("regression_calibration_error", prediction, y, levels)
+    return (curve.observed - curve.nominal).square().mean().sqrt()
+
+
+def _curve(owner: str, prediction: Prediction, y: Tensor, levels: Sequence[float]) -> CalibrationCurve:
+    target = regression_targets(owner, prediction, y)
+    nominal = torch.as_tensor(levels, dtype=torch.float64)
+    if nominal.dim() != 1 or not nominal.numel() or not bool(((nominal > 0) & (nominal < 1)).all()):
+        raise ValueError(must(owner, "levels", "one or more numbers in (0, 1)", levels))
+    likelihood = prediction.likelihood
+    if likelihood is None:
+        below = target.unsqueeze(0) <= prediction.quantile(nominal.tolist())
+        observed = below.flatten(1).to(torch.float64).mean(1)
+    elif isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
+        must_be_finite(owner, "prediction.aleatoric", prediction.aleatoric)
+        # y <= quantile(q) says the same as F(y) <= q, which needs no search for the quantile.
+        with torch.no_grad():
+            rank = likelihood.cdf(prediction.draws, target).to(torch.float64).mean(0)
+        below_each = torch.searchsorted(rank.flatten().sort().values, nominal, right=True)
+        observed = below_each.to(torch.float64) / rank.numel()
+    else:
+        raise TypeError(must(owner, "prediction", "one with a Gaussian likelihood, or none", prediction))
+    dtype = prediction.mean.dtype
+    return CalibrationCurve(nominal.to(dtype), observed.to(dtype))

@@ -1,0 +1,69 @@
+"""Errors of the mean, and intervals that hold the targets or do not."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import must, must_be_finite
+from bayesdrop.metrics.targets import has_classes, must_be_prediction, regression_targets
+from bayesdrop.predict import Prediction
+
+__all__ = ["interval_coverage", "interval_width", "rmse"]
+
+
+def rmse(prediction: Prediction, y: Tensor) -> Tensor:
+    """Root mean squared error of the predictive mean, over all rows and outputs.
+
+        sqrt (1/ND) sum_nd (y_nd - mean_nd)^2
+
+    Returns: shape (). In units of y; lower is better.
+
+    >>> rmse(Prediction.from_draws(torch.tensor([[[1.0]], [[3.0]]])), torch.tensor([[5.0]]))
+    tensor(3.)
+    """
+    target = regression_targets("rmse", prediction, y)
+    value = (target - prediction.mean).square().mean().sqrt()
+    return value.to(prediction.mean.dtype)
+
+
+def interval_coverage(prediction: Prediction, y: Tensor, *, level: float = 0.95) -> Tensor:
+    """Share of targets in the central predictive interval, over all rows and outputs.
+
+        (1/ND) sum_nd 1[lower_nd <= y_nd <= upper_nd]
+
+    Args:
+        prediction: with its draws kept.
+        y: (N, D) targets.
+        level: probability that the interval holds.
+
+    Returns: shape (). Best at `level`: below is overconfident, above is too wide.
+    """
+    target = regression_targets("interval_coverage", prediction, y)
+    lower, upper = _interval("interval_coverage", prediction, level)
+    inside = (lower <= target) & (target <= upper)
+    return inside.to(torch.float64).mean().to(prediction.mean.dtype)
+
+
+def interval_width(prediction: Prediction, *, level: float = 0.95) -> Tensor:
+    """Mean width of the central predictive interval, over all rows and outputs.
+
+    Args:
+        prediction: with its draws kept.
+        level: probability that the interval holds.
+
+    Returns: shape (). In units of y; lower is better at equal coverage.
+    """
+    must_be_prediction("interval_width", prediction)
+    if has_classes(prediction):
+        want = "a prediction of numbers, not of classes"
+        raise TypeError(must("interval_width", "prediction", want, prediction))
+    lower, upper = _interval("interval_width", prediction, level)
+    return (upper.to(torch.float64) - lower).mean().to(prediction.mean.dtype)
+
+
+def _interval(owner: str, prediction: Prediction, level: float) -> tuple[Tensor, Tensor]:
+    if not 0 < level < 1:
+        raise ValueError(must(owner, "level", "in (0, 1)", level))
+    must_be_finite(owner, "prediction.aleatoric", prediction.aleatoric)
+    return prediction.interval(level)

@@ -1,0 +1,54 @@
+"""One number a row, or a label, by which predictions are ranked from sure to unsure."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import must, must_be_finite
+from bayesdrop.metrics.targets import has_classes, must_be_prediction
+from bayesdrop.predict import Prediction
+
+__all__ = ["ClassScore", "NumberScore", "Score", "uncertainty"]
+
+ClassScore = Literal["entropy", "expected_entropy", "mutual_information", "variation_ratio", "max_prob"]
+NumberScore = Literal["std", "epistemic", "aleatoric"]
+Score = ClassScore | NumberScore
+
+#: the spread of a single draw is unknown
+_NEED_TWO_DRAWS = ("mutual_information", "variation_ratio", "std", "epistemic")
+
+
+def uncertainty(prediction: Prediction, score: Score | None = None, *, owner: str = "uncertainty") -> Tensor:
+    """How unsure a prediction is, in double precision; higher is less sure.
+
+    Args:
+        prediction: of classes or numbers.
+        score: for classes "entropy" (default), "expected_entropy", "mutual_information",
+            "variation_ratio" or "max_prob" (1 - the largest probability); for numbers "std" (default),
+            "epistemic" or "aleatoric" (variances). Variances are summed over the outputs of a row.
+        owner: who asks, for errors.
+
+    Returns: (N, ...) with one value a label for classes; (N,) for numbers.
+    """
+    must_be_prediction(owner, prediction)
+    classes = has_classes(prediction)
+    allowed: tuple[str, ...] = get_args(ClassScore) if classes else get_args(NumberScore)
+    chosen = allowed[0] if score is None else score
+    if chosen not in allowed:
+        kind = "classes" if classes else "numbers"
+        raise ValueError(must(owner, "score", f"one of {', '.join(allowed)} for {kind}", score))
+    if chosen in _NEED_TWO_DRAWS and prediction.num_draws < 2:
+        raise ValueError(must(owner, "prediction", f"of at least 2 draws for {chosen!r}", 1))
+    if chosen == "max_prob":
+        value = 1 - prediction.probs.amax(prediction.class_axis).to(torch.float64)
+    elif classes:
+        value = getattr(prediction, chosen).to(torch.float64)
+    else:
+        variance = prediction.variance if chosen == "std" else getattr(prediction, chosen)
+        value = variance.to(torch.float64).reshape(len(prediction), -1).sum(1)
+        value = value.sqrt() if chosen == "std" else value
+    must_be_finite(owner, f"prediction's {chosen}", value)
+    return value

@@ -1,0 +1,124 @@
+"""Selective prediction: the risk that is left when the least sure predictions are refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import must
+from bayesdrop.metrics.likelihood import point_log_likelihood
+from bayesdrop.metrics.scores import Score, uncertainty
+from bayesdrop.metrics.targets import has_classes, labelled, must_be_prediction, regression_targets
+from bayesdrop.predict import Prediction
+
+__all__ = ["Loss", "RiskCoverage", "area_under_risk_coverage", "risk_coverage"]
+
+Loss = Literal["error", "squared_error", "absolute_error", "negative_log_likelihood"]
+
+
+@dataclass(frozen=True, eq=False)
+class RiskCoverage:
+    """Mean loss of the surest predictions, for every number of them."""
+
+    coverage: Tensor  #: (N,) 1/N, 2/N, ..., 1
+    risk: Tensor  #: (N,) mean loss of that share
+
+
+def risk_coverage(
+    prediction: Prediction,
+    y: Tensor,
+    *,
+    score: Score | None = None,
+    loss: Loss | None = None,
+    ignore_index: int | None = None,
+) -> RiskCoverage:
+    """Mean loss of the n surest predictions, for n = 1 to N.
+
+        risk_n = (1/n) sum of the losses of the n predictions of lowest score
+
+    Among predictions of equal score none comes first: the risk is the mean over all their orders, and
+    does not depend on the order of the rows.
+
+    Args:
+        prediction: of classes or numbers.
+        y: targets.
+        score: see `uncertainty`; "entropy" for classes and "std" for numbers if None.
+        loss: "error" (classes; the default there), "squared_error" (numbers; the default there, a mean
+            over the outputs of a row), "absolute_error" (numbers) or "negative_log_likelihood".
+        ignore_index: a label that does not count.
+
+    Reference: Geifman & El-Yaniv (2017).
+    """
+    return _risk_coverage("risk_coverage", prediction, y, score, loss, ignore_index)
+
+
+def area_under_risk_coverage(
+    prediction: Prediction,
+    y: Tensor,
+    *,
+    score: Score | None = None,
+    loss: Loss | None = None,
+    ignore_index: int | None = None,
+) -> Tensor:
+    """AURC: the mean of `risk_coverage` over all coverages.
+
+        (1/N) sum_n risk_n
+
+    Args:
+        prediction: of classes or numbers.
+        y: targets.
+        score: as in `risk_coverage`.
+        loss: as in `risk_coverage`.
+        ignore_index: a label that does not count.
+
+    Returns: shape (). In units of the loss; lower is better. A score that says nothing has the mean
+    loss as its expectation.
+    Reference: Geifman, Uziel & El-Yaniv (2019).
+    """
+    curve = _risk_coverage("area_under_risk_coverage", prediction, y, score, loss, ignore_index)
+    return curve.risk.to(torch.float64).mean().to(prediction.mean.dtype)
+
+
+def _risk_coverage(
+    owner: str,
+    prediction: Prediction,
+    y: Tensor,
+    score: Score | None,
+    loss: Loss | None,
+    ignore_index: int | None,
+) -> RiskCoverage:
+    must_be_prediction(owner, prediction)
+    losses = _losses(owner, prediction, y, loss, ignore_index)
+    value = uncertainty(prediction, score, owner=owner)
+    if ignore_index is not None:
+        value = value[labelled(owner, prediction, y, ignore_index).valid]
+    # Each of a group of equal scores gets the group's mean loss: its expectation in a random order.
+    _, group, size = torch.unique(value.flatten(), return_inverse=True, return_counts=True)
+    mean_loss = torch.bincount(group, losses, size.numel()) / size
+    number = torch.arange(1, losses.numel() + 1, dtype=torch.float64, device=losses.device)
+    risk = mean_loss.repeat_interleave(size).cumsum(0) / number
+    dtype = prediction.mean.dtype
+    return RiskCoverage((number / losses.numel()).to(dtype), risk.to(dtype))
+
+
+def _losses(
+    owner: str, prediction: Prediction, y: Tensor, loss: Loss | None, ignore_index: int | None
+) -> Tensor:
+    """(M,) one loss a row or label, in double precision."""
+    if loss is not None and loss not in get_args(Loss):
+        raise ValueError(must(owner, "loss", f"one of {', '.join(get_args(Loss))}", loss))
+    if loss == "negative_log_likelihood":
+        return -point_log_likelihood(owner, prediction, y, ignore_index)
+    if has_classes(prediction):
+        if loss not in (None, "error"):
+            raise ValueError(must(owner, "loss", "error or negative_log_likelihood for classes", loss))
+        return (~labelled(owner, prediction, y, ignore_index).right).to(torch.float64)
+    if loss == "error":
+        raise ValueError(must(owner, "loss", "squared_error, say, for numbers", loss))
+    if ignore_index is not None:
+        raise ValueError(must(owner, "ignore_index", "None unless the targets are labels", ignore_index))
+    distance = (regression_targets(owner, prediction, y) - prediction.mean).reshape(len(prediction), -1)
+    return (distance.abs() if loss == "absolute_error" else distance.square()).mean(1)

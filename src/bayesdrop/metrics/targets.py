@@ -1,0 +1,118 @@
+"""Targets that fit a prediction: checked once, at the door of every metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import must, must_be_finite
+from bayesdrop.likelihoods import ClassLikelihood
+from bayesdrop.predict import Prediction
+
+__all__ = [
+    "Labelled",
+    "check_count",
+    "check_tensor",
+    "has_classes",
+    "labelled",
+    "must_be_prediction",
+    "must_have_classes",
+    "regression_targets",
+]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Labels that count, with their probabilities, in one row each."""
+
+    probs: Tensor  #: (M, K) in double precision
+    labels: Tensor  #: (M,)
+    valid: Tensor  #: (N, ...) which of all labels are among the M
+
+    @property
+    def right(self) -> Tensor:
+        """(M,) whether the most probable class is the label."""
+        return self.probs.argmax(1) == self.labels
+
+
+def has_classes(prediction: Prediction) -> bool:
+    """Whether the prediction is of classes."""
+    return isinstance(prediction.likelihood, ClassLikelihood)
+
+
+def must_be_prediction(owner: str, prediction: Any, argument: str = "prediction") -> None:
+    """Raise unless it is a Prediction whose mean is finite."""
+    if not isinstance(prediction, Prediction):
+        raise TypeError(must(owner, argument, "a Prediction", type(prediction)))
+    must_be_finite(owner, f"{argument}.mean", prediction.mean)
+
+
+def must_have_classes(owner: str, prediction: Prediction) -> None:
+    """Raise unless it is a finite Prediction of classes."""
+    must_be_prediction(owner, prediction)
+    if not has_classes(prediction):
+        hint = "Predict with likelihood=Categorical()."
+        raise TypeError(must(owner, "prediction", "a prediction of classes", prediction, hint))
+
+
+def check_tensor(owner: str, y: Any) -> None:
+    """Raise unless the targets are a real tensor without NaN."""
+    if not isinstance(y, Tensor):
+        raise TypeError(must(owner, "y", "a tensor", type(y)))
+    if y.is_complex():
+        raise TypeError(must(owner, "y", "real", y.dtype))
+    must_be_finite(owner, "y", y)
+
+
+def check_count(owner: str, argument: str, value: Any) -> None:
+    """Raise unless it is a count of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(must(owner, argument, "an int of at least 1", value))
+
+
+def regression_targets(owner: str, prediction: Prediction, y: Tensor) -> Tensor:
+    """The targets in double precision, of the shape of the prediction's mean."""
+    must_be_prediction(owner, prediction)
+    if has_classes(prediction):
+        raise TypeError(must(owner, "prediction", "a prediction of numbers, not of classes", prediction))
+    check_tensor(owner, y)
+    mean = prediction.mean
+    if y.shape != mean.shape:
+        hint = "Pass y.unsqueeze(-1)." if mean.shape == (*y.shape, 1) else ""
+        want = f"of the prediction's shape {tuple(mean.shape)}"
+        raise ValueError(must(owner, "y", want, tuple(y.shape), hint))
+    if not y.numel():
+        raise ValueError(must(owner, "y", "at least one value", y))
+    return y.detach().to(mean.device, torch.float64)
+
+
+def labelled(owner: str, prediction: Prediction, y: Tensor, ignore_index: int | None = None) -> Labelled:
+    """The labels other than `ignore_index`, and the probabilities that belong to them.
+
+    Args:
+        owner: the metric, for its errors.
+        prediction: of classes, probabilities (N, K, ...).
+        y: (N, ...) integer labels.
+        ignore_index: the label of what is void; may lie outside the classes.
+    """
+    must_have_classes(owner, prediction)
+    check_tensor(owner, y)
+    if y.is_floating_point():
+        raise TypeError(must(owner, "y", "integer labels", y.dtype))
+    probs = prediction.probs.movedim(prediction.class_axis, -1)
+    if y.shape != probs.shape[:-1]:
+        want = f"labels of shape {tuple(probs.shape[:-1])}"
+        raise ValueError(must(owner, "y", want, tuple(y.shape)))
+    labels = y.detach().to(probs.device, torch.int64)
+    valid = torch.ones_like(labels, dtype=torch.bool) if ignore_index is None else labels != ignore_index
+    kept = labels[valid]
+    if not kept.numel():
+        raise ValueError(must(owner, "y", "at least one label that is not ignored", tuple(y.shape)))
+    low, high, classes = int(kept.min()), int(kept.max()), probs.shape[-1]
+    if low < 0 or high >= classes:
+        hint = "" if ignore_index is not None else "Pass ignore_index= for void labels."
+        raise ValueError(must(owner, "y", f"in 0 to {classes - 1}", f"{low} to {high}", hint))
+    return Labelled(probs[valid].to(torch.float64), kept, valid)
