@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from bayesdrop.errors import must
 
-__all__ = ["Inputs", "call", "is_batch", "iterate_rows", "num_rows", "take_rows", "to_device"]
+__all__ = ["Inputs", "batch_rows", "call", "is_batch", "iterate_rows", "num_rows", "take_rows", "to_device"]
 
 Inputs = Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]
 
@@ -77,3 +77,20 @@ def to_device(x: Inputs, device: torch.device) -> Inputs:
     if isinstance(x, tuple | list):
         return tuple(move(part) for part in x)
     return x.to(device)
+
+
+def batch_rows(arguments: Any) -> int | None:
+    """Rows of the batch that a model is called with; None if its tensors do not agree."""
+    sizes = {tensor.shape[0] for tensor in _nested(arguments) if tensor.dim() > 0}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _nested(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _nested(part)
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _nested(part)

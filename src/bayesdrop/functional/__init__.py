@@ -15,7 +15,7 @@ from bayesdrop.functional.kl import (
     mixture_dropout_kl,
     mixture_information,
 )
-from bayesdrop.functional.noise import gaussian_multiplier, keep_mask
+from bayesdrop.functional.noise import gaussian_multiplier, keep_mask, standard_normal
 
 __all__ = [
     "bernoulli_dropout_kl",
@@ -30,5 +30,6 @@ __all__ = [
     "mixture_information",
     "mutual_information",
     "predictive_entropy",
+    "standard_normal",
     "variation_ratio",
 ]

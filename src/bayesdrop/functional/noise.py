@@ -4,33 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["gaussian_multiplier", "keep_mask"]
+__all__ = ["gaussian_multiplier", "keep_mask", "standard_normal"]
+
+_RESOLUTION = 2**32
 
 
-def keep_mask(p: Tensor, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+def keep_mask(p: Tensor, shape: Sequence[int], generator: np.random.Generator | None = None) -> Tensor:
     """z / (1 - p) with z = 0 with probability p, else 1.
 
     Args:
         p: chance of dropping; must broadcast against `shape`.
         shape: of the mask.
-        generator: where the randomness comes from; the global generator of p's device if None.
+        generator: where the randomness comes from (the mask is then on the CPU); the global generator
+            of p's device if None.
 
-    p is resolved to 2^-24, the spacing of the single-precision uniforms that are compared with it.
+    With a generator, p is resolved to 2^-32: 32 random bits are compared with round(p 2^32). Without
+    one it is resolved to 2^-24, the spacing of the single-precision uniforms that are compared with p.
     """
-    uniform = torch.rand(tuple(shape), generator=generator, device=p.device, dtype=torch.float32)
-    keep = 1 - p
-    # p = 1 never keeps anything; its scale is irrelevant, and 0 * inf would be NaN.
-    scale = torch.where(keep > 0, keep, 1).reciprocal()
-    return (uniform >= p) * scale
+    if generator is None:
+        uniform = torch.rand(tuple(shape), device=p.device, dtype=torch.float32)
+        keep = 1 - p
+        # p = 1 never keeps anything; its scale is irrelevant, and 0 * inf would be NaN.
+        scale = torch.where(keep > 0, keep, 1).reciprocal()
+        return (uniform >= p) * scale
+    rate = _array(p)
+    count = int(np.prod(shape))
+    words = generator.bit_generator.random_raw((count + 1) // 2)
+    bits = words.view(np.uint32)[:count].reshape(tuple(shape))
+    threshold = np.minimum(np.rint(rate.astype(np.float64) * _RESOLUTION), _RESOLUTION - 1).astype(np.uint32)
+    mask = (bits >= threshold).astype(rate.dtype)
+    keep_rate = 1 - rate
+    mask *= np.divide(1, keep_rate, out=np.zeros_like(keep_rate), where=keep_rate > 0)
+    return torch.from_numpy(mask)
 
 
-def gaussian_multiplier(p: Tensor, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+def standard_normal(
+    shape: Sequence[int], generator: np.random.Generator | None, device: torch.device
+) -> Tensor:
+    """N(0, 1) in single precision: on the CPU from `generator`, on `device` from the global one if None."""
+    if generator is None:
+        return torch.randn(tuple(shape), device=device, dtype=torch.float32)
+    return torch.from_numpy(generator.standard_normal(tuple(shape), dtype=np.float32))
+
+
+def gaussian_multiplier(
+    p: Tensor, shape: Sequence[int], generator: np.random.Generator | None = None
+) -> Tensor:
     """N(1, p / (1 - p)) noise: the first two moments of `keep_mask`.
 
     Reference: Gal & Ghahramani (2015), section 4.1; Srivastava et al. (2014).
     """
-    normal = torch.randn(tuple(shape), generator=generator, device=p.device, dtype=p.dtype)
-    return 1 + (p / (1 - p)).sqrt() * normal
+    if generator is not None:
+        p = p.cpu()
+    return 1 + (p / (1 - p)).sqrt() * standard_normal(shape, generator, p.device)
+
+
+def _array(p: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:
+    """The rate as a numpy array, in single precision unless it has more."""
+    p = p.detach().cpu()
+    return (p if p.dtype == torch.float64 else p.float()).numpy()

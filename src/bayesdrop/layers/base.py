@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +25,7 @@ from bayesdrop.layers.weights import (
 
 __all__ = ["InputNoiseLayer", "StochasticLayer", "WeightNoiseLayer", "rates", "total_kl"]
 
-Sampler = Callable[[tuple[int, ...], torch.Generator | None], Tensor]
+Sampler = Callable[[tuple[int, ...], np.random.Generator | None], Tensor]
 
 
 class StochasticLayer(StochasticModule):
@@ -126,7 +127,7 @@ class StochasticLayer(StochasticModule):
             x,
             "bias",
             lambda rows: bias_shape(self.layer, x, rows),
-            lambda s, g: keep_mask(_on(bias_p, g), s, g),
+            lambda s, g: keep_mask(bias_p, s, g),
         )
         return laid_out if noise is None else laid_out * noise
 
@@ -178,7 +179,9 @@ class InputNoiseLayer(StochasticLayer):
         self.elementwise = elementwise
 
     @abstractmethod
-    def sample_noise(self, p: Tensor, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+    def sample_noise(
+        self, p: Tensor, shape: tuple[int, ...], generator: np.random.Generator | None
+    ) -> Tensor:
         """Noise of mean one; `p` broadcasts against `shape`."""
 
     def input_noise(self, x: Tensor) -> Tensor | None:
@@ -198,7 +201,7 @@ class InputNoiseLayer(StochasticLayer):
 
         per_unit = [-1] + [1] * (x.dim() - 1 - axis)
         p = self.p if self.p.dim() == 0 else self.p.reshape(per_unit)
-        return self.noise_for(x, "input", shape, lambda s, g: self.sample_noise(_on(p, g), s, g))
+        return self.noise_for(x, "input", shape, lambda s, g: self.sample_noise(p, s, g))
 
     def forward(self, x: Tensor) -> Tensor:
         """The linear map of the noisy input. Shapes as the wrapped layer's."""
@@ -255,11 +258,6 @@ class WeightNoiseLayer(StochasticLayer):
         out = apply_weights(self.layer, x, self.weight_for(x))
         bias = self.bias_for(x)
         return out if bias is None else out + bias
-
-
-def _on(p: Tensor, generator: torch.Generator | None) -> Tensor:
-    """The rate where its noise is made: beside the generator, which for held noise is on the CPU."""
-    return p if generator is None else p.to(generator.device)
 
 
 def _checked_rate(owner: str, argument: str, p: float | Sequence[float] | Tensor, units: int) -> Tensor:

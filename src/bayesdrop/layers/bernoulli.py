@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from bayesdrop.functional import bernoulli_dropout_kl, keep_mask
@@ -32,12 +32,15 @@ class BernoulliDropout(InputNoiseLayer):
     Shape: as the wrapped layer.
     Reference: Gal & Ghahramani (2016), Eq. 4; Gal, Hron & Kendall (2017), Eq. 3.
 
+    >>> import torch
     >>> layer = BernoulliDropout(torch.nn.Linear(4, 3), p=0.3)
     >>> layer(torch.ones(2, 4)).shape
     torch.Size([2, 3])
     """
 
-    def sample_noise(self, p: Tensor, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+    def sample_noise(
+        self, p: Tensor, shape: tuple[int, ...], generator: np.random.Generator | None
+    ) -> Tensor:
         """Zero with chance p, else 1 / (1 - p)."""
         return keep_mask(p, shape, generator)
 

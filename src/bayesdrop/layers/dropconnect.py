@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from bayesdrop.functional import bernoulli_dropout_kl, keep_mask
-from bayesdrop.layers.base import WeightNoiseLayer, _on
+from bayesdrop.layers.base import WeightNoiseLayer
 from bayesdrop.layers.weights import is_batched, units_like_weight
 
 __all__ = ["DropConnect"]
@@ -45,7 +45,7 @@ class DropConnect(WeightNoiseLayer):
             sets = self.rows_of(rows)
             return (sets, *weight.shape) if sets > 1 and is_batched(self.layer, x) else tuple(weight.shape)
 
-        noise = self.noise_for(x, "weight", shape, lambda s, g: keep_mask(_on(p, g), s, g))
+        noise = self.noise_for(x, "weight", shape, lambda s, g: keep_mask(p, s, g))
         return weight if noise is None else weight * noise
 
     def kl(self, length_scale: float | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from bayesdrop.functional import gaussian_dropout_kl, gaussian_multiplier
@@ -33,7 +33,9 @@ class GaussianDropout(InputNoiseLayer):
     Reference: Gal & Ghahramani (2015), section 4.1; Srivastava et al. (2014), section 10.
     """
 
-    def sample_noise(self, p: Tensor, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+    def sample_noise(
+        self, p: Tensor, shape: tuple[int, ...], generator: np.random.Generator | None
+    ) -> Tensor:
         """N(1, p / (1 - p))."""
         return gaussian_multiplier(p, shape, generator)
 

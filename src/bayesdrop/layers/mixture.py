@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bayesdrop.errors import must
-from bayesdrop.functional import gaussian_kl, keep_mask, mixture_dropout_kl
-from bayesdrop.layers.base import WeightNoiseLayer, _on
+from bayesdrop.functional import gaussian_kl, keep_mask, mixture_dropout_kl, standard_normal
+from bayesdrop.layers.base import WeightNoiseLayer
 from bayesdrop.layers.weights import (
     bias_shape,
     fan_out,
@@ -79,7 +80,7 @@ class MixtureDropout(WeightNoiseLayer):
             return (sets, *shape) if sets > 1 and is_batched(self.layer, x) else shape
 
         keep = self.noise_for(
-            x, "unit", lambda rows: rows_first(rows, units), lambda s, g: keep_mask(_on(self.p, g), s, g)
+            x, "unit", lambda rows: rows_first(rows, units), lambda s, g: keep_mask(self.p, s, g)
         )
         if keep is None:
             return weight
@@ -98,9 +99,8 @@ class MixtureDropout(WeightNoiseLayer):
         )
         return laid_out if normal is None else laid_out + self.sigma * normal
 
-    def _normal(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
-        place = self.sigma.device if generator is None else generator.device
-        return torch.randn(shape, generator=generator, device=place)
+    def _normal(self, shape: tuple[int, ...], generator: np.random.Generator | None) -> Tensor:
+        return standard_normal(shape, generator, self.sigma.device)
 
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), exact. Shape ()."""

@@ -45,8 +45,10 @@ class ClassLikelihood(Likelihood):
             raise ValueError(must(type(self).__name__, "class_axis", "an axis other than 0", class_axis))
         self.class_axis = class_axis
 
-    def log_probs(self, output: Tensor) -> Tensor:
-        """Log-softmax over the class axis."""
+    def log_probs(self, output: Tensor, axis: int | None = None) -> Tensor:
+        """Log-softmax over the class axis, or over `axis` where draws come before the rows."""
+        if axis is not None:
+            return torch.log_softmax(output, axis)
         if output.dim() < 2 or not -output.dim() < self.class_axis < output.dim():
             want = f"logits with classes on axis {self.class_axis}"
             raise ValueError(must(type(self).__name__, "output", want, tuple(output.shape)))

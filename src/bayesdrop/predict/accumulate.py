@@ -33,6 +33,26 @@ class RunningMoments:
         self.mean += delta / self.count
         self.deviation.addcmul_(delta, value - self.mean)
 
+    def update_many(self, values: Tensor) -> None:
+        """Add values (C, ...) of every entry: the pairwise form of the same update."""
+        size = values.shape[0]
+        if size == 1:
+            self.update(values[0])
+            return
+        deviation, mean = torch.var_mean(values, 0, correction=0)
+        self.merge(size, mean, deviation * size)
+
+    def merge(self, count: int, mean: Tensor, deviation: Tensor) -> None:
+        """Add `count` values that are known by their mean and sum of squared deviations."""
+        if self.count == 0:
+            self.count, self.mean, self.deviation = count, mean, deviation
+            return
+        total = self.count + count
+        delta = mean - self.mean
+        self.deviation = self.deviation + deviation + delta.square() * (self.count * count / total)
+        self.mean = self.mean + delta * (count / total)
+        self.count = total
+
     @property
     def variance(self) -> Tensor:
         """Variance of the values seen (divided by their number); NaN after a single one."""
@@ -52,6 +72,15 @@ class RunningLogMeanExp:
         """Add one value of every entry."""
         self.count += 1
         self.total = value.clone() if self.count == 1 else torch.logaddexp(self.total, value)
+
+    def update_many(self, values: Tensor) -> None:
+        """Add values (C, ...) of every entry."""
+        self.merge(values.shape[0], torch.logsumexp(values, 0))
+
+    def merge(self, count: int, total: Tensor) -> None:
+        """Add `count` values whose exponentials sum to exp(total)."""
+        self.total = total if self.count == 0 else torch.logaddexp(self.total, total)
+        self.count += count
 
     @property
     def value(self) -> Tensor:
@@ -119,27 +148,53 @@ class DrawStatistics:
 
     def update(self, output: Tensor) -> None:
         """Add one draw's output."""
-        output = output.detach()
-        if output.dtype in (torch.float16, torch.bfloat16):
-            output = output.float()
+        self.update_many(output.unsqueeze(0))
+
+    def update_many(self, outputs: Tensor) -> None:
+        """Add the outputs (C, N, ...) of C draws."""
+        outputs = outputs.detach()
+        if outputs.dtype in (torch.float16, torch.bfloat16):
+            outputs = outputs.float()
         likelihood = self.likelihood
         if likelihood is None:
-            self._moments.update(output)
+            self._moments.update_many(outputs)
             return
-        mean, variance = likelihood.moments(output)
-        self._moments.update(mean)
-        self._variance.update(variance)
         if isinstance(likelihood, ClassLikelihood):
-            axis = likelihood.class_axis
-            self._entropy.update(entropy(mean, axis))
-            if self._votes is None:
-                self._votes = torch.zeros_like(mean, dtype=torch.int32)
-            winner = mean.argmax(axis, keepdim=True)
-            self._votes.scatter_add_(axis, winner, torch.ones_like(winner, dtype=torch.int32))
+            self._update_classes(likelihood, outputs)
+        else:
+            mean, variance = likelihood.moments(outputs)
+            self._moments.update_many(mean)
+            self._variance.update_many(variance)
         if self.targets is not None:
-            score = likelihood.log_prob(output, self.targets)
-            self._scores.update(score)
-            self.joint.append(float(score.sum(dtype=torch.float64)))
+            scores = torch.stack([likelihood.log_prob(output, self.targets) for output in outputs])
+            self._scores.update_many(scores)
+            self.joint += scores.flatten(1).sum(1, dtype=torch.float64).tolist()
+
+    def _update_classes(self, likelihood: ClassLikelihood, outputs: Tensor) -> None:
+        axis = likelihood.class_axis % (outputs.dim() - 1) + 1
+        probs = likelihood.log_probs(outputs, axis).exp()
+        self._moments.update_many(probs)
+        self._variance.update_many(probs * (1 - probs))
+        self._entropy.update_many(entropy(probs, axis))
+        if self._votes is None:
+            self._votes = torch.zeros_like(probs[0], dtype=torch.int32)
+        for winner in probs.argmax(axis, keepdim=True):
+            self._votes.scatter_add_(axis - 1, winner, torch.ones_like(winner, dtype=torch.int32))
+
+    @property
+    def count(self) -> int:
+        """How many draws have been added."""
+        return self._moments.count
+
+    def largest_error(self) -> float:
+        """The largest ratio of the mean's standard error to the predictive standard deviation."""
+        count = self._moments.count
+        if count < 2:
+            return math.inf
+        spread = self._moments.variance
+        total = spread if self.likelihood is None else spread + self._variance.mean
+        ratio = (spread / (count - 1) / total).nan_to_num(nan=0.0)
+        return math.sqrt(float(ratio.max()))
 
     def result(self) -> Statistics:
         """The statistics so far, on the CPU."""

@@ -9,19 +9,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import (
-    FunctionDraw,
-    HeldNoise,
-    RowDraw,
-    StochasticModule,
-    evaluating,
-    is_plain_dropout,
-)
-from bayesdrop.errors import NoRandomness, must
-from bayesdrop.inputs import Inputs, call, is_batch, iterate_rows, num_rows, to_device
+from bayesdrop.draws import Where
+from bayesdrop.errors import must
+from bayesdrop.inputs import Inputs, is_batch, iterate_rows, num_rows, to_device
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.predict.accumulate import DrawStatistics, Statistics
 from bayesdrop.predict.prediction import Prediction, frozen_copy
+from bayesdrop.predict.sampler import DrawSampler, unwrapped
 from bayesdrop.progress import progress_bar
 
 __all__ = ["KEPT_BYTES", "predict"]
@@ -39,6 +33,11 @@ def predict(
     likelihood: Likelihood | None = None,
     draws: Literal["shared", "independent"] = "shared",
     batch_size: int | None = None,
+    include: Where | Iterable[Where] | None = None,
+    exclude: Where | Iterable[Where] | None = None,
+    recurrent: Literal["module", "variational"] = "module",
+    max_memory: int | None = None,
+    plan: Literal["stacked", "kept units", "loop", "whole model"] | None = None,
     keep_draws: bool | None = None,
     targets: Tensor | None = None,
     progress: bool = False,
@@ -72,11 +71,11 @@ def predict(
     Prediction((5, 1), Gaussian, 20 draws, kept)
     """
     _check_arguments(model, num_draws, likelihood, draws, batch_size, targets)
-    _check_randomness(model)
+    model = unwrapped(model)
     batches, num_batches = _batches(x, batch_size)
     frozen = frozen_copy(likelihood)
     device = next((p.device for p in [*model.parameters(), *model.buffers()]), torch.device("cpu"))
-    placed = None if frozen is None else frozen_copy(likelihood)
+    placed = None if likelihood is None else frozen_copy(likelihood)
     if placed is not None:
         placed.to(device)
     keeper = _Keeper(keep_draws)
@@ -85,9 +84,19 @@ def predict(
     seen = 0
     total = None if num_batches is None else num_batches * num_draws
     shared = draws == "shared"
+    sampler = DrawSampler(
+        model,
+        seed=seed,
+        num_draws=num_draws,
+        per_row=not shared,
+        include=include,
+        exclude=exclude,
+        recurrent=recurrent,
+        max_memory=max_memory,
+        way=plan,
+    )
     with (
         torch.no_grad(),
-        evaluating(model),
         _global_random_state_kept(),
         progress_bar("predict", total, show=progress) as advance,
     ):
@@ -96,17 +105,11 @@ def predict(
             rows = num_rows(batch)
             y = _batch_targets(targets, seen, rows, device)
             running = DrawStatistics(placed, y)
-            for index in range(num_draws):
-                noise: HeldNoise = (
-                    FunctionDraw(model, seed=seed, index=index)
-                    if shared
-                    else RowDraw(model, seed=seed, index=index, offset=seen)
-                )
-                with noise:
-                    output = _checked_output(call(model, batch), rows)
-                running.update(output)
-                keeper.add(output, index, num_draws)
-                advance(1, "")
+            keeper.start(num_draws)
+            for outputs in sampler.batch(batch, rows, seen):
+                running.update_many(outputs)
+                keeper.add(outputs)
+                advance(outputs.shape[0], "")
             parts.append(running.result())
             if y is not None:
                 joint += torch.tensor(running.joint, dtype=torch.float64)
@@ -128,17 +131,24 @@ class _Keeper:
         self._blocks: list[Tensor] | None = None if keep is False else []
         self._bytes = 0
 
-    def add(self, output: Tensor, index: int, num_draws: int) -> None:
+    def start(self, num_draws: int) -> None:
+        """A batch begins."""
+        self._num_draws = num_draws
+        self._filled = 0
+
+    def add(self, outputs: Tensor) -> None:
+        """Some draws of the batch, (C, N, ...)."""
         if self._blocks is None:
             return
-        if index == 0:
-            size = output.numel() * output.element_size() * num_draws
+        if self._filled == 0:
+            size = outputs[0].numel() * outputs.element_size() * self._num_draws
             if self._keep is None and self._bytes + size > KEPT_BYTES:
                 self._blocks = None
                 return
             self._bytes += size
-            self._blocks.append(torch.empty((num_draws, *output.shape), dtype=output.dtype))
-        self._blocks[-1][index] = output
+            self._blocks.append(torch.empty((self._num_draws, *outputs.shape[1:]), dtype=outputs.dtype))
+        self._blocks[-1][self._filled : self._filled + outputs.shape[0]] = outputs
+        self._filled += outputs.shape[0]
 
     def result(self) -> Tensor | None:
         if self._blocks is None:
@@ -180,15 +190,6 @@ def _batch_targets(targets: Tensor | None, start: int, rows: int, device: torch.
     return part.to(device)
 
 
-def _checked_output(output: Any, rows: int) -> Tensor:
-    if not isinstance(output, Tensor):
-        hint = "Wrap the model so that it returns the tensor of interest."
-        raise TypeError(must("predict", "model", "a model that returns one tensor", type(output), hint))
-    if output.dim() < 1 or output.shape[0] != rows:
-        raise ValueError(must("predict", "model", f"a model that returns {rows} rows", tuple(output.shape)))
-    return output
-
-
 def _check_arguments(
     model: nn.Module,
     num_draws: int,
@@ -208,18 +209,3 @@ def _check_arguments(
         raise TypeError(must("predict", "likelihood", "a Likelihood, as Categorical(), or None", likelihood))
     if targets is not None and likelihood is None:
         raise ValueError(must("predict", "targets", "None without a likelihood", targets))
-
-
-def _check_randomness(model: nn.Module) -> None:
-    """Raise rather than return a variance of zero."""
-    still = []
-    for name, module in model.named_modules():
-        if isinstance(module, StochasticModule) or is_plain_dropout(module):
-            random = module.is_random() if isinstance(module, StochasticModule) else float(module.p) > 0
-            if random:
-                return
-            still.append(name or type(module).__name__)
-    found = f"only layers with p = 0 ({', '.join(still)})" if still else "none"
-    raise NoRandomness(
-        f"predict: `model` must contain a stochastic layer or an nn.Dropout module with p > 0; got {found}."
-    )

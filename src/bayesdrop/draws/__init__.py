@@ -1,0 +1,20 @@
+"""Held noise: what makes a draw a function."""
+
+from bayesdrop.draws.held import FunctionDraw, HeldNoise, RowDraw, active_draw, evaluating
+from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule, Where
+from bayesdrop.draws.source import NoiseSource, Sampler
+
+__all__ = [
+    "FunctionDraw",
+    "HeldFlag",
+    "HeldNoise",
+    "NoiseSource",
+    "RowDraw",
+    "Sampler",
+    "Selection",
+    "Site",
+    "StochasticModule",
+    "Where",
+    "active_draw",
+    "evaluating",
+]

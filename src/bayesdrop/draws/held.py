@@ -1,0 +1,373 @@
+"""FunctionDraw: one sampled function, and the held noise behind it.
+
+Noise inside a draw is keyed by (seed, draw, site): it depends on nothing else, so that a draw is the
+same function in every call, for every batch, batch size and order of batches.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.draws.intercept import InterceptMode
+from bayesdrop.draws.layout import layout
+from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule
+from bayesdrop.draws.source import NoiseSource, Sampler
+from bayesdrop.functional import keep_mask
+from bayesdrop.inputs import batch_rows
+
+__all__ = ["FunctionDraw", "HeldNoise", "RowDraw", "active_draw", "evaluating"]
+
+_ACTIVE: ContextVar[tuple[HeldNoise, ...]] = ContextVar("bayesdrop_active_draws", default=())
+
+
+def active_draw(module: nn.Module) -> HeldNoise | None:
+    """The innermost draw that holds noise for this module, if any."""
+    for draw in reversed(_ACTIVE.get()):
+        if draw.holds(module):
+            return draw
+    return None
+
+
+class HeldNoise:
+    """Noise that stays the same while this context is open. Use `FunctionDraw` or `RowDraw`.
+
+    Args:
+        model: any module.
+        seed: names a sequence of functions.
+        index: which of them.
+        selection: which sites are on; all if None.
+        source: where noise comes from; shared between draws, so that none is made twice.
+        trained: paths of modules that pass their rate to a dropout call only in training mode.
+        variational: one mask over time between recurrent layers, instead of one for each step.
+    """
+
+    #: whether every row has noise of its own
+    per_row: bool
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        seed: int = 0,
+        index: int = 0,
+        selection: Selection | None = None,
+        source: NoiseSource | None = None,
+        trained: frozenset[str] = frozenset(),
+        variational: bool = False,
+    ) -> None:
+        self.model = model
+        self.seed = seed
+        self.index = index
+        self.rows: int | None = None
+        #: every site of the latest pass, on or off
+        self.sites: dict[str, Site] = {}
+        #: names of functions in the model that draw from the global generator
+        self.foreign: list[str] = []
+        self._selection = selection or Selection()
+        self._source = source or NoiseSource(seed)
+        self._trained = trained
+        self._variational = variational
+        self._paths = {module: path for path, module in model.named_modules()}
+        self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        self._calls: dict[str, int] = {}
+        self._inside: str | None = None
+        self._exit: ExitStack | None = None
+
+    # what layers and the function mode ask for
+
+    def holds(self, module: nn.Module) -> bool:
+        """Whether `module` is part of the model of this draw."""
+        return module in self._paths
+
+    def selected(self, path: str) -> bool:
+        """Whether the sites of the module at `path` are on."""
+        return self._selection.allows(path, self._module(path))
+
+    def noise(
+        self, module: nn.Module, name: str, shape: tuple[int, ...], like: Tensor, sample: Sampler
+    ) -> Tensor | None:
+        """The noise called `name` of a stochastic layer: made once, then held. None if it is off.
+
+        Args:
+            module: a module of the model.
+            name: which of the module's noises.
+            shape: of the noise.
+            like: the result has its dtype and device.
+            sample: makes noise on the CPU, so that a draw is the same function on every device.
+        """
+        path = self._paths[module]
+        key = f"{path}.{name}"
+        random = not isinstance(module, StochasticModule) or module.is_random()
+        selected = self.selected(path)
+        if key not in self.sites:
+            rate = getattr(module, "p", None)
+            p = float(rate.detach()) if isinstance(rate, Tensor) and rate.dim() == 0 else None
+            reason = "on" if random and selected else "p = 0" if selected else "excluded"
+            kind = f"{type(module).__name__}.{name}"
+            self.sites[key] = Site(path, 0, kind, p, shape, random and selected, reason)
+        return self.held(key, shape, like, sample) if selected else None
+
+    def held(self, key: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
+        """Noise of a site, made on first use."""
+        noise = self._held.get((key, shape))
+        if noise is None or noise.dtype != like.dtype or noise.device != like.device:
+            # Made out of sight of the mode that watches the model.
+            with torch._C.DisableTorchFunction():
+                noise = self._made(key, shape, sample).to(device=like.device, dtype=like.dtype)
+            self._held[key, shape] = noise
+        return noise
+
+    def _made(self, key: str, shape: tuple[int, ...], sample: Sampler) -> Tensor:
+        return self._source.rows(key, self.index, 1, shape, sample)[0]
+
+    def open_site(self, kind: str, p: float, flag: Any) -> str | None:
+        """The key of a dropout call's noise, or None if the call is off.
+
+        Args:
+            kind: what was called.
+            p: its rate.
+            flag: its training argument: a `HeldFlag` if that came from `self.training`.
+        """
+        path = self._path_of(flag)
+        key, call = self._next_call(path)
+        module = self._module(path)
+        if isinstance(module, nn.Dropout | nn.modules.dropout._DropoutNd):
+            kind = type(module).__name__
+        if not isinstance(flag, HeldFlag) and not flag:
+            reason = "called with training=False"
+        elif p == 0:
+            reason = "p = 0"
+        elif not self._selection.allows(path, module):
+            reason = "excluded"
+        else:
+            reason = "on"
+        self.sites[key] = Site(path, call, kind, p, None, reason == "on", reason)
+        return key if reason == "on" else None
+
+    def skip_site(self, kind: str, p: float, flag: HeldFlag) -> None:
+        """Note a site that is off before its dropout call is ever made."""
+        key, call = self._next_call(flag.path)
+        reason = "p = 0" if p == 0 else "excluded"
+        self.sites[key] = Site(flag.path, call, kind, p, None, False, reason)
+
+    def drop(
+        self, x: Tensor, p: float, site: str, *, spatial: int | None = None, alpha: bool = False
+    ) -> Tensor:
+        """`x` with held dropout noise.
+
+        Args:
+            x: any tensor.
+            p: the rate.
+            site: its key.
+            spatial: for channel-wise noise, the number of position axes; 0 for any number.
+            alpha: dropped units take SELU's negative limit.
+        """
+        if p >= 1:
+            return torch.zeros_like(x)
+        lone = (
+            spatial is not None
+            and spatial > 0
+            and x.dim() == spatial + 1
+            and not (spatial == 2 and x.dim() == 3)
+        )
+        if lone:
+            return self.drop(x.unsqueeze(0), p, site, spatial=spatial, alpha=alpha).squeeze(0)
+        place = layout(x, self.rows, per_row=self.per_row, channels=spatial is not None)
+        noise = self._keep(site, place.shape, p, x)
+        if not alpha:
+            return place.multiply(x, noise)
+        limit = -1.7580993408473766
+        scale = ((1 - p) * (1 + p * limit**2)) ** -0.5
+        kept = place.multiply(torch.ones_like(x), noise) != 0
+        return torch.where(kept, x, limit) * scale - scale * limit * p
+
+    def drop_between(
+        self, x: Tensor, p: float, site: str, *, batch_first: bool, sizes: Tensor | None = None
+    ) -> Tensor:
+        """The output of one recurrent layer on its way to the next.
+
+        Args:
+            x: (L, N, D), (N, L, D), or packed (steps of all rows, D).
+            p: the rate.
+            site: its key.
+            batch_first: whether rows come before time.
+            sizes: rows at each time step, of a packed sequence.
+        """
+        if p >= 1:
+            return torch.zeros_like(x)
+        if sizes is not None and not self.per_row:
+            steps = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+            if self._variational:
+                return x * self._keep(site, (1, x.shape[1]), p, x)
+            return x * self._keep(site, (len(sizes), x.shape[1]), p, x)[steps.to(x.device)]
+        if sizes is not None:
+            return x * self._keep(site, tuple(x.shape), p, x)
+        place = layout(x, self.rows, per_row=self.per_row, axis=0 if batch_first else 1)
+        shape = list(place.shape)
+        if self._variational:
+            shape[1 if batch_first else 0] = 1
+        return x * self._keep(site, tuple(shape), p, x)
+
+    def _keep(self, site: str, shape: tuple[int, ...], p: float, like: Tensor) -> Tensor:
+        rate = torch.tensor(p)
+        known = self.sites.get(site)
+        if known is not None and known.shape is None:
+            self.sites[site] = Site(known.path, known.call, known.kind, known.p, shape, True, known.reason)
+        return self.held(site, shape, like, lambda s, g: keep_mask(rate, s, g))
+
+    def saw_foreign_randomness(self, name: str) -> None:
+        """Note that the model draws from the global generator itself."""
+        self.foreign.append(name)
+
+    @contextmanager
+    def inside(self, path: str | None) -> Iterator[None]:
+        """Dropout calls made here belong to the module at `path`."""
+        before, self._inside = self._inside, path
+        try:
+            yield
+        finally:
+            self._inside = before
+
+    # where a call comes from
+
+    def _path_of(self, flag: Any) -> str:
+        if isinstance(flag, HeldFlag):
+            return flag.path
+        if self._inside is not None:
+            return self._inside
+        # A call without self.training: the innermost module on the stack made it.
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, nn.Module) and owner in self._paths:
+                return self._paths[owner]
+            frame = frame.f_back
+        return ""
+
+    def _module(self, path: str) -> nn.Module | None:
+        module: nn.Module = self.model
+        for name in path.split(".") if path else ():
+            inner = module._modules.get(name)
+            if inner is None:
+                return None
+            module = inner
+        return module
+
+    def _next_call(self, path: str) -> tuple[str, int]:
+        call = self._calls.get(path, 0)
+        self._calls[path] = call + 1
+        return f"{path}:{call}", call
+
+    # the context
+
+    def start_pass(self, rows: int | None) -> None:
+        """A pass of the whole model begins: the calls of each module are counted anew."""
+        self.rows = rows
+        self._calls.clear()
+
+    def _mode(self) -> InterceptMode:
+        return InterceptMode(self)
+
+    def __enter__(self) -> Self:
+        if self._exit is not None:
+            raise RuntimeError(f"{type(self).__name__}: this draw is open already; make another one.")
+        with ExitStack() as stack:
+            token = _ACTIVE.set((*_ACTIVE.get(), self))
+            stack.callback(_ACTIVE.reset, token)
+            restart = self.model.register_forward_pre_hook(
+                lambda _, args, kwargs: self.start_pass(batch_rows((args, kwargs))), with_kwargs=True
+            )
+            stack.callback(restart.remove)
+            stack.enter_context(_flags_held(self, self._paths, self._trained))
+            stack.enter_context(self._mode())
+            self._exit = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._exit is not None:
+            stack, self._exit = self._exit, None
+            stack.close()
+
+
+class FunctionDraw(HeldNoise):
+    """One sampled function: inside `with`, everything random in `model` holds its noise.
+
+        with FunctionDraw(model, seed=0, index=3):
+            f = model(x)          # draw 3 of seed 0: the same function for every batch
+
+    The noise is shared by all rows, whatever the training flags say; everything else, BatchNorm too, is
+    in eval mode. Nothing is left switched.
+
+    Args:
+        model: any module: its stochastic layers, `nn.Dropout*` modules, functional dropout, attention
+            and recurrent dropout become one function.
+        seed: names a sequence of functions.
+        index: which of them.
+    """
+
+    per_row = False
+
+
+class RowDraw(HeldNoise):
+    """Seeded noise that is fresh for every row: per-point moments as `FunctionDraw`, no joint function.
+
+    Args:
+        model: as in `FunctionDraw`.
+        seed: names a sequence of samples.
+        index: which of them.
+        offset: number of the first row of the batch, so that batches have noise of their own.
+    """
+
+    per_row = True
+
+    def __init__(
+        self, model: nn.Module, *, seed: int = 0, index: int = 0, offset: int = 0, **options: Any
+    ) -> None:
+        super().__init__(model, seed=seed, index=index, **options)
+        self.offset = offset
+
+    def _made(self, key: str, shape: tuple[int, ...], sample: Sampler) -> Tensor:
+        return self._source.rows(f"{key}@{self.offset}", self.index, 1, shape, sample)[0]
+
+
+@contextmanager
+def _flags_held(owner: HeldNoise, paths: dict[nn.Module, str], trained: frozenset[str]) -> Iterator[None]:
+    """Every `training` flag is a `HeldFlag`; afterwards each is what it was."""
+    flags = {module: module.training for module in paths}
+    try:
+        for module, path in paths.items():
+            if isinstance(module, torch.jit.ScriptModule):
+                module.training = False
+            else:
+                # Straight into the dictionary: nn.Module.__setattr__ would cost ten times as much.
+                module.__dict__["training"] = HeldFlag.of(owner, path, training=path in trained)
+        yield
+    finally:
+        for module, flag in flags.items():
+            if isinstance(module, torch.jit.ScriptModule):
+                module.training = flag
+            else:
+                module.__dict__["training"] = flag
+
+
+@contextmanager
+def evaluating(*modules: nn.Module) -> Iterator[None]:
+    """The given modules and all below them in eval mode; every training flag is restored on leaving."""
+    flags = {child: child.training for module in modules for child in module.modules()}
+    try:
+        for child in flags:
+            child.training = False
+        yield
+    finally:
+        for child, flag in flags.items():
+            child.training = flag

@@ -1,0 +1,114 @@
+"""Where a model is random: its sites, which are on, and the flag that shows where a call came from."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from bayesdrop.errors import must
+
+__all__ = ["HeldFlag", "Selection", "Site", "StochasticModule", "Where"]
+
+
+class StochasticModule(nn.Module):
+    """A module that asks the active draw for its noise."""
+
+    def is_random(self) -> bool:
+        """Whether a draw of this module can differ from its mean."""
+        return True
+
+
+class HeldFlag(int):
+    """Stands in for `module.training` inside a draw.
+
+    A dropout call that was handed this object got it from `self.training`; a call that was handed a
+    plain True or False has a constant in its source. As a number it is 0, so that everything else in
+    the model is in eval mode, or 1 for the few modules that pass a rate only when training.
+    """
+
+    owner: object
+    path: str
+
+    @classmethod
+    def of(cls, owner: object, path: str, *, training: bool) -> HeldFlag:
+        """A flag of one module in one draw."""
+        flag = cls(training)
+        flag.owner = owner
+        flag.path = path
+        return flag
+
+
+@dataclass(frozen=True)
+class Site:
+    """One source of randomness in a model.
+
+    Attributes:
+        path: the module it belongs to; "" for the model itself.
+        call: which call of that module, counted from 0 in every pass.
+        kind: as "Dropout", "F.dropout", "BernoulliDropout.input", "attention", "LSTM".
+        p: its rate; None where it has several.
+        shape: of the noise of one draw; None if it was not run.
+        random: whether it is on.
+        reason: why, in a few words.
+    """
+
+    path: str
+    call: int
+    kind: str
+    p: float | None
+    shape: tuple[int, ...] | None
+    random: bool
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """Path and call, as a person would look for it."""
+        return f"{self.path or '(model)'}" + (f" call {self.call}" if self.call else "")
+
+
+Where = str | type[nn.Module] | Callable[[str, nn.Module], bool]
+
+
+class Selection:
+    """Which sites are on: those that `include` names (all if None), less those that `exclude` names.
+
+    Args:
+        include: a path pattern as "encoder.*", a module type, a function of (path, module), or several.
+        exclude: the same.
+    """
+
+    def __init__(
+        self, include: Where | Iterable[Where] | None = None, exclude: Where | Iterable[Where] | None = None
+    ):
+        self._include = _rules("include", include)
+        self._exclude = _rules("exclude", exclude)
+
+    def allows(self, path: str, module: nn.Module | None) -> bool:
+        """Whether the site at `path` is on."""
+        if self._include is not None and not any(_matches(rule, path, module) for rule in self._include):
+            return False
+        return not any(_matches(rule, path, module) for rule in self._exclude or ())
+
+
+def _rules(argument: str, where: Where | Iterable[Where] | None) -> tuple[Where, ...] | None:
+    if where is None:
+        return None
+    rules: tuple[Any, ...] = (where,) if isinstance(where, str | type) or callable(where) else tuple(where)
+    for rule in rules:
+        if not (isinstance(rule, str) or callable(rule)):
+            raise TypeError(
+                must("predict", argument, "paths, module types or functions of (path, module)", rule)
+            )
+    return rules
+
+
+def _matches(rule: Where, path: str, module: nn.Module | None) -> bool:
+    if isinstance(rule, str):
+        return path == rule or path.startswith(f"{rule}.") or fnmatch.fnmatchcase(path, rule)
+    if isinstance(rule, type):
+        return isinstance(module, rule)
+    return module is not None and bool(rule(path, module))

@@ -1,0 +1,219 @@
+"""Multilayer perceptrons: masked linear maps with element-wise functions between, run for many draws.
+
+Two ways, both exact. *Stacked*: all draws of a chunk in one batched product, the noise folded into the
+weights where these are the smaller. *Kept units*: a unit that a shared mask drops is dropped for the
+whole batch, so a draw needs only the kept rows and columns of every weight matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bayesdrop.predict.fuse import masked_maps
+from bayesdrop.predict.tape import Leaf, Op, Ref, Tape
+
+__all__ = ["Chain", "find_chain"]
+
+_ELEMENTWISE = frozenset(
+    {
+        "relu", "relu_", "tanh", "tanh_", "sigmoid", "sigmoid_", "gelu", "elu", "elu_", "leaky_relu", "silu",
+        "selu", "softplus", "softsign", "hardtanh", "relu6", "celu", "mish", "hardswish", "logsigmoid", "sin",
+        "cos", "exp", "square", "erf",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A linear map, its input multiplied by `leaf` if there is one."""
+
+    leaf: Leaf | None
+    weight: Tensor
+    bias: Tensor | None
+
+
+_Step = _Map | Callable[[Tensor], Tensor]
+
+
+def find_chain(tape: Tape) -> Chain | None:
+    """The tape as a chain, or None if it is something else."""
+    if tape.mutates or not tape.ops:
+        return None
+    masked = {m.apply: m for m in masked_maps(tape) if m.geometry is None and len(m.shape) == 2}
+    products = {m.multiply for m in masked.values()}
+    leaves = {leaf.index for leaf in tape.leaves}
+    steps: list[_Step] = []
+    start: Tensor | None = None
+    latest: int | None = None
+    for place, op in enumerate(tape.ops):
+        if place in products:
+            continue
+        found = masked.get(place)
+        if found is not None:
+            x = found.x
+            steps.append(_Map(found.leaf, found.weight, found.bias))
+        elif any(index in leaves for index in op.refs) or len(op.refs) != 1:
+            return None
+        else:
+            x = Ref(op.refs[0])
+            step = _plain_step(op)
+            if step is None:
+                return None
+            steps.append(step)
+        if isinstance(x, Tensor):
+            if latest is not None:
+                return None
+            start = x
+        elif latest is None or x.index != latest:
+            return None
+        latest = op.outputs[0]
+    if latest != tape.output or start is None or start.dim() != 2:
+        return None
+    return Chain(start, steps)
+
+
+def _plain_step(op: Op) -> _Step | None:
+    if len(op.shapes) != 1 or len(op.shapes[0]) != 2:
+        return None
+    if op.name == "linear" and isinstance(op.args[0], Ref):
+        weight = op.args[1]
+        bias = op.args[2] if len(op.args) > 2 else op.kwargs.get("bias")
+        return _Map(None, weight, bias)
+    if op.name not in _ELEMENTWISE or not op.args or not isinstance(op.args[0], Ref):
+        return None
+    func, rest, kwargs = op.func, op.args[1:], {k: v for k, v in op.kwargs.items() if k != "inplace"}
+    if op.name in ("relu", "relu_"):
+        return torch.relu_
+    return lambda h: func(h, *rest, **kwargs)
+
+
+class Chain:
+    """A perceptron behind a constant input (N, K)."""
+
+    def __init__(self, start: Tensor, steps: list[_Step]) -> None:
+        self.start = start
+        self.steps = steps
+        self.maps = [step for step in steps if isinstance(step, _Map)]
+        self.leaves = [step.leaf for step in self.maps if step.leaf is not None]
+        self._kept: _KeptUnits | None = None
+
+    # stacked
+
+    def stacked(self, noise: dict[int, Tensor]) -> Tensor:
+        """Outputs of C draws, (C, N, D), from (C, 1, K) noise of every leaf."""
+        h = self.start
+        for step in self.steps:
+            if not isinstance(step, _Map):
+                h = step(h)
+                continue
+            z = None if step.leaf is None else noise[step.leaf.index]
+            h = _stacked_map(h, step, z)
+        return h
+
+    # kept units
+
+    def kept(self, noise: dict[int, Tensor], draw: int) -> Tensor:
+        """Output (N, D) of one of C draws, from the kept units only."""
+        if self._kept is None:
+            self._kept = _KeptUnits(self)
+        return self._kept.run(noise, draw)
+
+    def is_two_valued(self, noise: dict[int, Tensor]) -> bool:
+        """Whether every noise is 0 or one number a unit, as Bernoulli dropout's."""
+        for leaf in self.leaves:
+            z = noise[leaf.index]
+            kept = z.amax(0, keepdim=True)
+            if not bool(((z == 0) | (z == kept)).all()):
+                return False
+        return True
+
+
+def _stacked_map(h: Tensor, step: _Map, z: Tensor | None) -> Tensor:
+    weight, bias = step.weight, step.bias
+    if z is None:
+        return F.linear(h, weight, bias)
+    draws, rows, outputs = z.shape[0], h.shape[-2], weight.shape[0]
+    if outputs >= rows:
+        return F.linear(h * z, weight, bias)
+    scaled = weight * z
+    if h.dim() == 2:
+        offset = None if bias is None else bias.repeat(draws)
+        wide = F.linear(h, scaled.reshape(draws * outputs, -1), offset)
+        return wide.reshape(rows, draws, outputs).transpose(0, 1)
+    if bias is None:
+        return torch.bmm(h, scaled.transpose(1, 2))
+    return torch.baddbmm(bias, h, scaled.transpose(1, 2))
+
+
+class _KeptUnits:
+    """Runs one draw after another on compact weights. Activations are (units, N), so that units are rows."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self.start = chain.start.t().contiguous()
+        self.scaled: dict[int, Tensor] = {}
+        self.scratch: dict[tuple[int, str], Tensor] = {}
+
+    def run(self, noise: dict[int, Tensor], draw: int) -> Tensor:
+        steps, maps = self.chain.steps, self.chain.maps
+        kept = [
+            None if step.leaf is None else noise[step.leaf.index][draw].flatten().nonzero().flatten()
+            for step in maps
+        ]
+        h = self.start if kept[0] is None else self.start.index_select(0, kept[0])
+        at = 0
+        for step in steps:
+            if not isinstance(step, _Map):
+                h = step(h)
+                continue
+            following = kept[at + 1] if at + 1 < len(maps) else None
+            h = self._map(h, at, step, kept[at], following, noise)
+            at += 1
+        return h.t()
+
+    def _map(
+        self,
+        h: Tensor,
+        at: int,
+        step: _Map,
+        inputs: Tensor | None,
+        outputs: Tensor | None,
+        noise: dict[int, Tensor],
+    ) -> Tensor:
+        weight = self._scaled_weight(at, step, noise)
+        if outputs is not None:
+            weight = torch.index_select(
+                weight, 0, outputs, out=self._buffer(at, "rows", len(outputs), weight.shape[1])
+            )
+        if inputs is not None:
+            weight = torch.index_select(
+                weight, 1, inputs, out=self._buffer(at, "both", weight.shape[0], len(inputs))
+            )
+        if step.bias is None:
+            return weight @ h
+        bias = step.bias if outputs is None else step.bias.index_select(0, outputs)
+        return torch.addmm(bias.unsqueeze(1), weight, h)
+
+    def _scaled_weight(self, at: int, step: _Map, noise: dict[int, Tensor]) -> Tensor:
+        """Weights times the value of a kept unit's noise; a unit that is never kept has no use for it."""
+        if step.leaf is None:
+            return step.weight
+        scale = noise[step.leaf.index].amax(0)
+        known = self.scaled.get(at)
+        if known is None:
+            known = self.scaled[at] = step.weight * scale
+        return known
+
+    def _buffer(self, at: int, name: str, rows: int, columns: int) -> Tensor:
+        weight = self.chain.maps[at].weight
+        buffer = self.scratch.get((at, name))
+        if buffer is None:
+            buffer = self.scratch[at, name] = torch.empty(
+                weight.numel(), dtype=weight.dtype, device=weight.device
+            )
+        return buffer[: rows * columns].view(rows, columns)

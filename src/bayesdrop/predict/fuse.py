@@ -1,0 +1,135 @@
+"""Noise on the inputs of a linear map, folded into its weights: (x * z) W = x (z W)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from bayesdrop.predict.tape import Leaf, Op, Ref, Tape
+
+__all__ = ["Masked", "fold", "masked_maps"]
+
+_MULTIPLY = frozenset({"mul", "multiply", "__mul__", "__rmul__"})
+_CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A linear map or convolution of `x * noise`, the noise being one value for each input unit."""
+
+    x: Any  #: a Ref, or a constant
+    leaf: Leaf
+    weight: Tensor
+    bias: Tensor | None
+    #: stride, padding, dilation, groups of a convolution; None for a linear map
+    geometry: tuple[Any, ...] | None
+    shape: tuple[int, ...]  #: of the masked input
+    multiply: int  #: place of the multiplication on the tape
+    apply: int  #: place of the map on the tape
+
+    @property
+    def folding_is_cheaper(self) -> bool:
+        """Whether the weights have fewer elements than the input that would be multiplied instead."""
+        return self.weight.numel() < math.prod(self.shape)
+
+
+def masked_maps(tape: Tape) -> list[Masked]:
+    """Every place where unit noise multiplies the input of a map with constant weights, and nothing else."""
+    leaves = {leaf.index: leaf for leaf in tape.leaves}
+    users: dict[int, list[int]] = {}
+    for step, op in enumerate(tape.ops):
+        for index in op.refs:
+            users.setdefault(index, []).append(step)
+    found = []
+    for step, op in enumerate(tape.ops):
+        product = _product_with_leaf(op, leaves)
+        if product is None or op.outputs[0] == tape.output:
+            continue
+        consumers = users.get(op.outputs[0], [])
+        if len(consumers) != 1:
+            continue
+        x, leaf = product
+        masked = _map_of(tape.ops[consumers[0]], op, x, leaf, (step, consumers[0]))
+        if masked is not None:
+            found.append(masked)
+    return found
+
+
+def _product_with_leaf(op: Op, leaves: dict[int, Leaf]) -> tuple[Any, Leaf] | None:
+    if op.name not in _MULTIPLY or len(op.args) != 2 or op.kwargs:
+        return None
+    for first, second in (op.args, op.args[::-1]):
+        if isinstance(second, Ref) and second.index in leaves:
+            is_noise = isinstance(first, Ref) and first.index in leaves
+            if isinstance(first, Ref | Tensor) and not is_noise:
+                return first, leaves[second.index]
+    return None
+
+
+def _map_of(op: Op, product: Op, x: Any, leaf: Leaf, place: tuple[int, int]) -> Masked | None:
+    """The map that `op` is, if its weights are constant and its noise is one value a unit."""
+    values = list(op.args)
+    names = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+    named = dict(zip(names, values, strict=False)) | op.kwargs
+    shape = product.shapes[0]
+    weight, bias = named.get("weight"), named.get("bias")
+    if len(op.refs) != 1 or not isinstance(weight, Tensor) or named.get("input") != Ref(product.outputs[0]):
+        return None
+    if op.name == "linear":
+        unit = len(shape) - 1
+        geometry = None
+    elif op.name in _CONVOLUTIONS and len(shape) == _CONVOLUTIONS[op.name] + 2:
+        unit = 1
+        geometry = (
+            named.get("stride", 1),
+            named.get("padding", 0),
+            named.get("dilation", 1),
+            named.get("groups", 1),
+        )
+    else:
+        return None
+    if leaf.shape != tuple(size if axis == unit else 1 for axis, size in enumerate(shape)):
+        return None
+    return Masked(x, leaf, weight, bias, geometry, shape, *place)
+
+
+def _folded_linear(x: Tensor, noise: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return F.linear(x, weight * noise.reshape(-1), bias)
+
+
+def _folded_convolution(
+    x: Tensor, noise: Tensor, weight: Tensor, bias: Tensor | None, geometry: tuple[Any, ...]
+) -> Tensor:
+    groups, width = geometry[3], weight.shape[1]
+    rows = noise.reshape(groups, 1, width).expand(groups, weight.shape[0] // groups, width)
+    spatial = weight.dim() - 2
+    scaled = weight * rows.reshape(weight.shape[0], width, *[1] * spatial)
+    convolve = (F.conv1d, F.conv2d, F.conv3d)[spatial - 1]
+    out: Tensor = convolve(x, scaled, bias, *geometry)
+    return out
+
+
+def _folded(m: Masked, op: Op) -> Op:
+    args = (m.x, Ref(m.leaf.index), m.weight, m.bias)
+    if m.geometry is None:
+        return Op(_folded_linear, args, {}, op.outputs, op.shapes)
+    return Op(_folded_convolution, (*args, m.geometry), {}, op.outputs, op.shapes)
+
+
+def fold(tape: Tape) -> Tape:
+    """The same tape with noise folded into weights wherever these are smaller than the input."""
+    masked = [m for m in masked_maps(tape) if m.folding_is_cheaper]
+    if not masked:
+        return tape
+    gone = {m.multiply for m in masked}
+    at = {m.apply: m for m in masked}
+    ops = []
+    for step, op in enumerate(tape.ops):
+        if step in gone:
+            continue
+        ops.append(_folded(at[step], op) if step in at else op)
+    return Tape(ops, tape.leaves, tape.output, tape.size, tape.mutates)

@@ -1,0 +1,201 @@
+"""How the draws of one batch are run, chosen by shapes and rates; and running them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bayesdrop.draws import NoiseSource
+from bayesdrop.predict.chain import Chain, find_chain
+from bayesdrop.predict.fuse import fold
+from bayesdrop.predict.tape import Leaf, Tape
+
+__all__ = ["CACHE_BYTES", "Plan", "Runner"]
+
+#: what a chunk of draws may touch while it stays in the processor's cache
+CACHE_BYTES = 2 * 2**20
+# Costs in nanoseconds on one core: only their ratios matter, and only for the choice of a plan.
+_CALL = 6_000.0  # one torch function from Python
+_MAC = 1 / 30  # one multiply-add of a large product
+_ELEMENT = 0.35  # one element of an element-wise function
+_GATHERED = 0.8  # one element of a gathered column
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was done with one batch.
+
+    Attributes:
+        way: "stacked", "kept units", "loop", or "whole model".
+        chunk: draws run at a time.
+        prefix: whether what does not depend on noise was run once.
+        why: a few words.
+    """
+
+    way: str
+    chunk: int
+    prefix: bool
+    why: str
+
+    def __str__(self) -> str:
+        once = (
+            "the part before the first noise ran once" if self.prefix else "the whole model ran for each draw"
+        )
+        size = f", {self.chunk} draws at a time" if self.chunk > 1 else ""
+        return f"{self.way}{size}: {self.why}; {once}"
+
+
+class Runner:
+    """Runs any draws of a taped batch.
+
+    Args:
+        tape: the part of the pass that depends on noise.
+        source: where noise comes from.
+        suffix: added to every site's name (rows with noise of their own).
+        num_draws: how many draws will be asked for, in all.
+        max_memory: bytes that a chunk may take; None for what stays in cache.
+        way: a plan to use whatever it costs, for tests and benchmarks.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        source: NoiseSource,
+        *,
+        suffix: str = "",
+        num_draws: int,
+        max_memory: int | None = None,
+        way: str | None = None,
+    ) -> None:
+        self.source = source
+        self.suffix = suffix
+        self.leaves = tape.leaves
+        self.tape = fold(tape)
+        self.chain = find_chain(tape)
+        self.per_draw = _bytes(tape)
+        self.plan = self._chosen(num_draws, max_memory, way)
+
+    def outputs(self, first: int, count: int) -> Iterator[Tensor]:
+        """Outputs of the draws first, ..., first + count - 1 in order, as stacks (C, N, ...)."""
+        last = first + count
+        while first < last:
+            size = min(self.plan.chunk, last - first)
+            try:
+                stacked = self._chunk(first, size)
+            except (RuntimeError, MemoryError) as error:
+                self._step_back(error)
+                continue
+            yield stacked
+            first += size
+
+    # choosing
+
+    def _chosen(self, num_draws: int, max_memory: int | None, way: str | None) -> Plan:
+        chunk = self._chunk_size(num_draws, max_memory)
+        if way is not None:
+            return Plan(way, 1 if way == "loop" else chunk, True, "as asked")
+        if self.chain is not None:
+            return self._chain_plan(self.chain, num_draws, chunk)
+        work = _work(self.tape) / max(1, len(self.tape.ops))
+        if work < 4 * _CALL and num_draws > 2 and not self.tape.mutates:
+            return Plan("stacked", chunk, True, "each draw is small")
+        return Plan("loop", 1, True, "each draw is large")
+
+    def _chunk_size(self, num_draws: int, max_memory: int | None) -> int:
+        limit = CACHE_BYTES if max_memory is None else min(CACHE_BYTES, max_memory)
+        return max(1, min(num_draws, 128, limit // max(1, self.per_draw)))
+
+    def _chain_plan(self, chain: Chain, num_draws: int, chunk: int) -> Plan:
+        rows = chain.start.shape[0]
+        stacked = kept = 0.0
+        probable = [1.0 if m.leaf is None else _keep_share(m.leaf, self.source) for m in chain.maps]
+        for place, m in enumerate(chain.maps):
+            outputs, inputs = m.weight.shape
+            o = outputs * (probable[place + 1] if place + 1 < len(probable) else 1.0)
+            k = inputs * probable[place]
+            stacked += rows * inputs * outputs * _MAC + min(rows, outputs) * inputs * _ELEMENT
+            kept += rows * k * o * _MAC + o * inputs * 0.15 + o * k * _GATHERED + 5 * _CALL
+        stacked += len(chain.steps) * _CALL * 1.5 / max(1, chunk)
+        if kept < stacked and num_draws > 1:
+            return Plan(
+                "kept units", max(1, min(num_draws, 64)), True, "a shared mask drops units for all rows"
+            )
+        return Plan("stacked", chunk, True, "draws in one batched product")
+
+    # running
+
+    def _chunk(self, first: int, size: int) -> Tensor:
+        noise = {leaf.index: self._noise(leaf, first, size) for leaf in self.leaves}
+        if self.chain is not None and self.plan.way == "kept units":
+            if self.chain.is_two_valued(noise):
+                return torch.stack([self.chain.kept(noise, draw) for draw in range(size)])
+            self.plan = Plan("stacked", self._chunk_size(size, None), True, "its noise has no zeros")
+        if self.chain is not None and self.plan.way == "stacked":
+            return self.chain.stacked(noise)
+        ordered = [noise[leaf.index] for leaf in self.tape.leaves]
+        if self.plan.way == "stacked" and size > 1:
+            return _vmapped(self.tape.run)(*ordered)
+        return torch.stack([self.tape.run(*(z[draw] for z in ordered)) for draw in range(size)])
+
+    def _noise(self, leaf: Leaf, first: int, count: int) -> Tensor:
+        made = self.source.rows(leaf.key + self.suffix, first, count, leaf.shape, leaf.sample)
+        return made.to(device=leaf.device, dtype=leaf.dtype)
+
+    def _step_back(self, error: Exception) -> None:
+        """After a failure, something plainer: smaller chunks, then one draw at a time."""
+        memory = isinstance(error, MemoryError) or "alloc" in str(error) or "out of memory" in str(error)
+        if memory and self.plan.chunk > 1:
+            self.plan = Plan(self.plan.way, self.plan.chunk // 2, True, "less memory than hoped")
+        elif self.plan.way == "stacked" and self.chain is None:
+            self.plan = Plan("loop", 1, True, f"draws cannot be stacked ({str(error).splitlines()[0][:80]})")
+        else:
+            raise error
+
+
+def _vmapped(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def checked(*noise: Tensor) -> Tensor:
+        with warnings.catch_warnings():
+            # A batching rule that does not exist is run as a slow loop, with a warning: rather fail.
+            warnings.filterwarnings("error", message=".*performance drop.*")
+            try:
+                stacked: Tensor = torch.vmap(run, randomness="error")(*noise)
+            except UserWarning as error:
+                raise RuntimeError(str(error)) from error
+        return stacked
+
+    return checked
+
+
+def _keep_share(leaf: Leaf, source: NoiseSource) -> float:
+    """Share of units that are not dropped, from the first draw."""
+    noise = source.rows(leaf.key, 0, 1, leaf.shape, leaf.sample)
+    return float((noise != 0).float().mean())
+
+
+def _bytes(tape: Tape) -> int:
+    sizes = [math.prod(shape) for op in tape.ops for shape in op.shapes]
+    return 4 * (max(sizes) * 2 if sizes else 1)
+
+
+def _work(tape: Tape) -> float:
+    """Nanoseconds of arithmetic in one draw, roughly."""
+    total = 0.0
+    for op in tape.ops:
+        out = sum(math.prod(shape) for shape in op.shapes)
+        total += out * _ELEMENT
+        weights = [a for a in op.args if isinstance(a, Tensor) and a.dim() >= 2]
+        if (
+            op.name in ("linear", "conv1d", "conv2d", "conv3d", "_folded_linear", "_folded_convolution")
+            and weights
+        ):
+            total += out * math.prod(weights[-1].shape[1:]) * _MAC
+        elif op.name in ("matmul", "bmm", "mm", "__matmul__", "baddbmm", "addmm"):
+            total += out * 64 * _MAC
+        elif op.name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+            total += out * 512 * _MAC
+    return total

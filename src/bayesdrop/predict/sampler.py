@@ -1,0 +1,157 @@
+"""DrawSampler: the outputs of T draws of a model for one batch, by the cheapest safe way."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from bayesdrop.draws import FunctionDraw, HeldNoise, NoiseSource, RowDraw, Selection, Site, Where
+from bayesdrop.errors import NoRandomness, must
+from bayesdrop.inputs import Inputs, call
+from bayesdrop.predict.plan import Plan, Runner
+from bayesdrop.predict.probe import modules_that_pass_rates_in_training
+from bayesdrop.predict.tape import recording
+
+__all__ = ["DrawSampler", "PartlyRandom", "unwrapped"]
+
+
+class PartlyRandom(UserWarning):
+    """Some of what one would expect to be random in a model is not."""
+
+
+_WARNED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module inside wrappers that only change how it is run: compiled, data parallel."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        parallel = nn.DataParallel | nn.parallel.DistributedDataParallel
+        if isinstance(inner, nn.Module):
+            model = inner
+        elif isinstance(model, parallel):
+            model = model.module
+        else:
+            return model
+
+
+class DrawSampler:
+    """Makes draws of a model, batch after batch.
+
+    Args:
+        model: any module.
+        seed: of the draws.
+        num_draws: T.
+        per_row: noise of every row's own.
+        include, exclude: which sites are on.
+        recurrent: "variational" for one mask over time between recurrent layers.
+        max_memory: bytes that the draws run at a time may take.
+        way: a plan to use whatever it costs.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        seed: int,
+        num_draws: int,
+        per_row: bool,
+        include: Where | Iterable[Where] | None,
+        exclude: Where | Iterable[Where] | None,
+        recurrent: str,
+        max_memory: int | None,
+        way: str | None,
+    ) -> None:
+        if recurrent not in ("module", "variational"):
+            raise ValueError(must("predict", "recurrent", "'module' or 'variational'", recurrent))
+        self.model = model
+        self.seed = seed
+        self.num_draws = num_draws
+        self.per_row = per_row
+        self.max_memory = max_memory
+        self.way = way
+        self.source = NoiseSource(seed)
+        self.plan: Plan | None = None
+        self.sites: dict[str, Site] = {}
+        self._options: dict[str, Any] = {
+            "seed": seed,
+            "selection": Selection(include, exclude),
+            "source": self.source,
+            "variational": recurrent == "variational",
+        }
+        self._trained: frozenset[str] | None = None
+
+    def batch(self, batch: Inputs, rows: int, offset: int) -> Iterator[Tensor]:
+        """Outputs of all draws for one batch, in order, as stacks (C, N, ...)."""
+        if self._trained is None:
+            self._trained = modules_that_pass_rates_in_training(self.model, batch, self._options)
+            self._options["trained"] = self._trained
+        place = {"offset": offset} if self.per_row else {}
+        draw = recording(self.model, batch, per_row=self.per_row, index=0, **place, **self._options)
+        with draw:
+            output = _checked_output(call(self.model, batch), rows)
+        if not self.sites:
+            self.sites = draw.sites
+            self._check_randomness(draw)
+        yield output.unsqueeze(0)
+        if self.num_draws == 1:
+            self.plan = self.plan or Plan("whole model", 1, False, "there is one draw")
+            return
+        tape = None if self.way == "whole model" else draw.record.tape(output)
+        if tape is None:
+            if draw.record.broken == "the output does not depend on any noise":
+                raise NoRandomness("predict: no noise of `model` reaches its output.")
+            self.plan = Plan("whole model", 1, False, draw.record.broken or "as asked")
+            yield from self._whole(batch, rows, place)
+            return
+        suffix = f"@{offset}" if self.per_row else ""
+        del draw, output
+        runner = Runner(
+            tape,
+            self.source,
+            suffix=suffix,
+            num_draws=self.num_draws,
+            max_memory=self.max_memory,
+            way=self.way,
+        )
+        yield from runner.outputs(1, self.num_draws - 1)
+        self.plan = runner.plan
+
+    def _whole(self, batch: Inputs, rows: int, place: dict[str, int]) -> Iterator[Tensor]:
+        kind: type[HeldNoise] = RowDraw if self.per_row else FunctionDraw
+        for index in range(1, self.num_draws):
+            with kind(self.model, index=index, **place, **self._options):
+                output = _checked_output(call(self.model, batch), rows)
+            yield output.unsqueeze(0)
+
+    def _check_randomness(self, draw: HeldNoise) -> None:
+        """Raise rather than return a variance of zero; warn of what is off."""
+        off = [site for site in draw.sites.values() if not site.random]
+        if not any(site.random for site in draw.sites.values()):
+            found = ", ".join(f"{site.name} ({site.reason})" for site in off) or "none"
+            if draw.foreign:
+                return
+            raise NoRandomness(
+                f"predict: `model` must contain a stochastic layer or dropout with p > 0; got {found}."
+            )
+        if off and self.model not in _WARNED:
+            _WARNED.add(self.model)
+            names = ", ".join(f"{site.name} ({site.reason})" for site in off)
+            warnings.warn(f"predict: these are not random: {names}.", PartlyRandom, stacklevel=4)
+
+
+def _checked_output(output: Any, rows: int) -> Tensor:
+    if not isinstance(output, Tensor):
+        logits = getattr(output, "logits", None)
+        if isinstance(logits, Tensor):
+            output = logits
+        else:
+            hint = "Wrap the model so that it returns the tensor of interest."
+            raise TypeError(must("predict", "model", "a model that returns one tensor", type(output), hint))
+    if output.dim() < 1 or output.shape[0] != rows:
+        raise ValueError(must("predict", "model", f"a model that returns {rows} rows", tuple(output.shape)))
+    return output
