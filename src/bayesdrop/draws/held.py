@@ -187,7 +187,8 @@ class HeldNoise:
         limit = -1.7580993408473766
         scale = ((1 - p) * (1 + p * limit**2)) ** -0.5
         kept = place.multiply(torch.ones_like(x), noise) != 0
-        return torch.where(kept, x, limit) * scale - scale * limit * p
+        dropped: Tensor = torch.where(kept, x, limit) * scale - scale * limit * p
+        return dropped
 
     def drop_between(
         self, x: Tensor, p: float, site: str, *, batch_first: bool, sizes: Tensor | None = None
@@ -247,8 +248,9 @@ class HeldNoise:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             owner = frame.f_locals.get("self")
-            if isinstance(owner, nn.Module) and owner in self._paths:
-                return self._paths[owner]
+            path: str | None = self._paths.get(owner) if isinstance(owner, nn.Module) else None
+            if path is not None:
+                return path
             frame = frame.f_back
         return ""
 

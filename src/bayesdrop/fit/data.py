@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
-from bayesdrop.draws import site_generator
 from bayesdrop.errors import must, must_be_finite
 from bayesdrop.inputs import Inputs, num_rows, take_rows, to_device
 
@@ -80,7 +80,7 @@ def _bounds(rows: int, batch_size: int) -> list[tuple[int, int]]:
 
 
 def _order(rows: int, seed: int, epoch: int) -> Tensor:
-    return torch.randperm(rows, generator=site_generator(seed, epoch, "order of rows"))
+    return torch.from_numpy(np.random.default_rng((seed % 2**63, epoch)).permutation(rows))
 
 
 class _TensorBatches(Batches):

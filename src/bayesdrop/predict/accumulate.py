@@ -103,6 +103,7 @@ class Statistics:
     mean: Tensor
     epistemic: Tensor
     aleatoric: Tensor
+    draws_used: Tensor  #: (N,)
     classes: ClassStatistics | None
     log_prob: Tensor | None
 
@@ -117,6 +118,7 @@ class Statistics:
             mean=torch.cat([part.mean for part in parts]),
             epistemic=torch.cat([part.epistemic for part in parts]),
             aleatoric=torch.cat([part.aleatoric for part in parts]),
+            draws_used=torch.cat([part.draws_used for part in parts]),
             classes=ClassStatistics(
                 expected_entropy=torch.cat([part.expected_entropy for part in classes]),
                 variation_ratio=torch.cat([part.variation_ratio for part in classes]),
@@ -212,6 +214,7 @@ class DrawStatistics:
             mean=self._moments.mean.cpu(),
             epistemic=epistemic.cpu(),
             aleatoric=aleatoric.cpu(),
+            draws_used=torch.full((epistemic.shape[0],), count),
             classes=classes,
             log_prob=self._scores.value.cpu() if self.targets is not None else None,
         )

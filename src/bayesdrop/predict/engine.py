@@ -11,17 +11,16 @@ from torch import Tensor, nn
 
 from bayesdrop.draws import Where
 from bayesdrop.errors import must
-from bayesdrop.inputs import Inputs, is_batch, iterate_rows, num_rows, to_device
+from bayesdrop.inputs import Inputs, is_batch, iterate_rows, num_rows, take_rows, to_device
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.predict.accumulate import DrawStatistics, Statistics
+from bayesdrop.predict.keeper import Keeper
 from bayesdrop.predict.prediction import Prediction, frozen_copy
+from bayesdrop.predict.ranks import Ranks, Share
 from bayesdrop.predict.sampler import DrawSampler, unwrapped
 from bayesdrop.progress import progress_bar
 
-__all__ = ["KEPT_BYTES", "predict"]
-
-#: draws are kept without being asked for up to this size
-KEPT_BYTES = 64 * 2**20
+__all__ = ["predict"]
 
 
 def predict(
@@ -33,21 +32,25 @@ def predict(
     likelihood: Likelihood | None = None,
     draws: Literal["shared", "independent"] = "shared",
     batch_size: int | None = None,
+    keep_draws: bool | None = None,
+    targets: Tensor | None = None,
+    tolerance: float | None = None,
     include: Where | Iterable[Where] | None = None,
     exclude: Where | Iterable[Where] | None = None,
     recurrent: Literal["module", "variational"] = "module",
     max_memory: int | None = None,
     plan: Literal["stacked", "kept units", "loop", "whole model"] | None = None,
-    keep_draws: bool | None = None,
-    targets: Tensor | None = None,
+    share: Share | None = None,
     progress: bool = False,
 ) -> Prediction:
     """Predictive distribution of a model whose weights are random.
 
         mean = (1/T) sum_t E[y | f_t(x)],    variance = Var_t E[y | f_t(x)] + (1/T) sum_t Var[y | f_t(x)]
 
-    Every stochastic layer and every `nn.Dropout*` module is random; everything else, BatchNorm too, is
-    in eval mode. Training flags, buffers and the global random state are afterwards as they were before.
+    Everything that drops is random: stochastic layers, `nn.Dropout*` modules, functional dropout,
+    attention, recurrent layers, in any model and with no surgery. Everything else, BatchNorm too, is in
+    eval mode. What does not depend on noise is computed once for all draws. Training flags, buffers and
+    the global random state are afterwards as they were before.
 
     Args:
         model: any `nn.Module` with something random in it.
@@ -61,6 +64,18 @@ def predict(
         batch_size: rows that pass through the model at a time.
         keep_draws: whether `prediction.draws` is kept; None keeps up to 64 MiB.
         targets: y, to score while the draws go by, so that `log_prob(y)` needs no kept draws.
+        tolerance: draw until the Monte Carlo standard error of every mean is below this share of its
+            predictive standard deviation, batch by batch; `num_draws` is then the most.
+        include: which sites are on: a path ("encoder", "layers.*.dropout"), a module type, a function of
+            (path, module), or several of these; all if None.
+        exclude: which sites are off.
+        recurrent: noise between the layers of `nn.LSTM/GRU/RNN`: "module": for every time step, as the
+            module does; "variational": one mask over time.
+        max_memory: bytes that the draws which are run at a time may take.
+        plan: how to run the draws, whatever it costs; chosen by shapes and rates if None. The numbers
+            are the same. `prediction.plan` tells what was done.
+        share: under `torch.distributed`, share "draws" or "rows" between the processes, each of which
+            makes the same call and gets the whole prediction.
         progress: show a bar (needs the extra "cli").
 
     Reference: Gal & Ghahramani (2016), Eqs 6 to 8.
@@ -71,30 +86,36 @@ def predict(
     Prediction((5, 1), Gaussian, 20 draws, kept)
     """
     _check_arguments(model, num_draws, likelihood, draws, batch_size, targets)
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise ValueError(must("predict", "tolerance", "in (0, 1), or None", tolerance))
     model = unwrapped(model)
+    ranks = Ranks(share)
+    if ranks.share == "rows":
+        x, targets, mine = _own_rows(ranks, x, targets)
     batches, num_batches = _batches(x, batch_size)
-    frozen = frozen_copy(likelihood)
     device = next((p.device for p in [*model.parameters(), *model.buffers()]), torch.device("cpu"))
+    frozen = frozen_copy(likelihood)
     placed = None if likelihood is None else frozen_copy(likelihood)
     if placed is not None:
         placed.to(device)
-    keeper = _Keeper(keep_draws)
-    parts: list[Statistics] = []
-    joint = torch.zeros(num_draws, dtype=torch.float64)
-    seen = 0
-    total = None if num_batches is None else num_batches * num_draws
-    shared = draws == "shared"
+    first, last = ranks.part(num_draws) if ranks.share == "draws" else (0, num_draws)
+    keeper = Keeper(keep_draws)
     sampler = DrawSampler(
         model,
         seed=seed,
-        num_draws=num_draws,
-        per_row=not shared,
+        num_draws=last - first,
+        per_row=draws == "independent",
         include=include,
         exclude=exclude,
         recurrent=recurrent,
         max_memory=max_memory,
         way=plan,
+        chunk=None if tolerance is None else _CHECKED_DRAWS,
     )
+    parts: list[Statistics] = []
+    joints: list[Tensor] = []
+    seen = mine if ranks.share == "rows" else 0
+    total = None if num_batches is None else num_batches * (last - first)
     with (
         torch.no_grad(),
         _global_random_state_kept(),
@@ -103,57 +124,70 @@ def predict(
         for raw in batches:
             batch = to_device(raw, device)
             rows = num_rows(batch)
-            y = _batch_targets(targets, seen, rows, device)
+            y = _batch_targets(targets, sum(len(part.mean) for part in parts), rows, device)
             running = DrawStatistics(placed, y)
-            keeper.start(num_draws)
-            for outputs in sampler.batch(batch, rows, seen):
+            keeper.start(last - first)
+            for outputs in sampler.batch(batch, rows, seen, first):
                 running.update_many(outputs)
                 keeper.add(outputs)
                 advance(outputs.shape[0], "")
+                if tolerance is not None and running.largest_error() <= tolerance:
+                    break
+            keeper.finish()
+            if ranks.share == "draws":
+                ranks.merge_draws(running)
             parts.append(running.result())
-            if y is not None:
-                joint += torch.tensor(running.joint, dtype=torch.float64)
+            joints.append(torch.tensor(running.joint, dtype=torch.float64))
             seen += rows
     if not parts:
         raise ValueError(must("predict", "x", "at least one batch", "none"))
-    if targets is not None and targets.shape[0] != seen:
-        raise ValueError(must("predict", "targets", f"{seen} rows, as `x`", tuple(targets.shape)))
+    statistics = Statistics.concatenate(parts)
+    kept = keeper.result()
+    num_seen = len(statistics.mean)
+    if targets is not None and targets.shape[0] != num_seen:
+        raise ValueError(must("predict", "targets", f"{num_seen} rows, as `x`", tuple(targets.shape)))
+    joint = torch.stack(joints).sum(0) if len({len(scores) for scores in joints}) == 1 else None
+    if ranks.share == "rows":
+        statistics = ranks.merge_rows(statistics)
+        targets = None if targets is None else torch.cat(ranks.gather(targets))
+        joint = None if joint is None else torch.stack(ranks.gather(joint)).sum(0)
+        kept = None if kept is None else torch.cat(ranks.gather(kept.transpose(0, 1))).transpose(0, 1)
+    elif ranks.share == "draws" and kept is not None:
+        kept = torch.cat(ranks.gather(kept))
     return Prediction.from_statistics(
-        Statistics.concatenate(parts), num_draws, frozen, shared, keeper.result(), targets, joint
+        statistics,
+        frozen,
+        shared=draws == "shared",
+        plan=_told(sampler, statistics, num_draws, tolerance),
+        draws=kept,
+        targets=targets,
+        joint=joint,
     )
 
 
-class _Keeper:
-    """Keeps the outputs of all draws, or stops once they are no longer small."""
+#: with a tolerance, the error is looked at after so many draws
+_CHECKED_DRAWS = 16
 
-    def __init__(self, keep: bool | None) -> None:
-        self._keep = keep
-        self._blocks: list[Tensor] | None = None if keep is False else []
-        self._bytes = 0
 
-    def start(self, num_draws: int) -> None:
-        """A batch begins."""
-        self._num_draws = num_draws
-        self._filled = 0
+def _told(sampler: DrawSampler, statistics: Statistics, num_draws: int, tolerance: float | None) -> str:
+    """What was done, in a few lines."""
+    if tolerance is None:
+        return str(sampler)
+    used = statistics.draws_used
+    return f"{sampler}\n{int(used.min())} to {int(used.max())} of at most {num_draws} draws were needed"
 
-    def add(self, outputs: Tensor) -> None:
-        """Some draws of the batch, (C, N, ...)."""
-        if self._blocks is None:
-            return
-        if self._filled == 0:
-            size = outputs[0].numel() * outputs.element_size() * self._num_draws
-            if self._keep is None and self._bytes + size > KEPT_BYTES:
-                self._blocks = None
-                return
-            self._bytes += size
-            self._blocks.append(torch.empty((self._num_draws, *outputs.shape[1:]), dtype=outputs.dtype))
-        self._blocks[-1][self._filled : self._filled + outputs.shape[0]] = outputs
-        self._filled += outputs.shape[0]
 
-    def result(self) -> Tensor | None:
-        if self._blocks is None:
-            return None
-        return self._blocks[0] if len(self._blocks) == 1 else torch.cat(self._blocks, dim=1)
+def _own_rows(ranks: Ranks, x: Any, targets: Tensor | None) -> tuple[Inputs, Tensor | None, int]:
+    """The rows of inputs and targets that are this process's, and the number of the first."""
+    if not is_batch(x):
+        raise TypeError(must("predict", "x", "tensors, to share their rows", type(x)))
+    start, stop = ranks.part(num_rows(x))
+    if start == stop:
+        raise ValueError(
+            must("predict", "x", f"at least {ranks.size} rows, one for each process", num_rows(x))
+        )
+    own = None if targets is None else targets[start:stop]
+    return take_rows(x, slice(start, stop)), own, start
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -60,6 +60,7 @@ class Runner:
         num_draws: how many draws will be asked for, in all.
         max_memory: bytes that a chunk may take; None for what stays in cache.
         way: a plan to use whatever it costs, for tests and benchmarks.
+        most: the most draws to run at a time.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Runner:
         num_draws: int,
         max_memory: int | None = None,
         way: str | None = None,
+        most: int | None = None,
     ) -> None:
         self.source = source
         self.suffix = suffix
@@ -79,6 +81,8 @@ class Runner:
         self.chain = find_chain(tape)
         self.per_draw = _bytes(tape)
         self.plan = self._chosen(num_draws, max_memory, way)
+        if most is not None and self.plan.chunk > most:
+            self.plan = replace(self.plan, chunk=most)
 
     def outputs(self, first: int, count: int) -> Iterator[Tensor]:
         """Outputs of the draws first, ..., first + count - 1 in order, as stacks (C, N, ...)."""

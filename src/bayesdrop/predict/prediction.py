@@ -40,17 +40,19 @@ class Prediction:
         mean: (N, D) mean of y; class probabilities for class likelihoods.
         epistemic: (N, D) variance of the draws' means. NaN for one draw, which has no spread.
         aleatoric: (N, D) mean of the draws' variances; 0 without a likelihood.
-        num_draws: T.
+        draws_used: (N,) how many draws each row used.
         likelihood: what the outputs mean, as it was when predicting; None for raw outputs.
         shared: whether each draw was one function for all rows.
+        plan: what the engine did, in a few lines.
     """
 
     mean: Tensor
     epistemic: Tensor
     aleatoric: Tensor
-    num_draws: int
+    draws_used: Tensor
     likelihood: Likelihood | None
     shared: bool
+    plan: str
     _classes: ClassStatistics | None
     _draws: Tensor | None
     _scores: _Scores | None
@@ -80,15 +82,22 @@ class Prediction:
             running = DrawStatistics(likelihood)
             for output in draws:
                 running.update(output)
-        return cls.from_statistics(running.result(), draws.shape[0], likelihood, shared, draws.detach().cpu())
+        return cls.from_statistics(
+            running.result(),
+            likelihood,
+            shared=shared,
+            plan="draws made elsewhere",
+            draws=draws.detach().cpu(),
+        )
 
     @classmethod
     def from_statistics(
         cls,
         statistics: Statistics,
-        num_draws: int,
         likelihood: Likelihood | None,
+        *,
         shared: bool,
+        plan: str,
         draws: Tensor | None,
         targets: Tensor | None = None,
         joint: Tensor | None = None,
@@ -101,9 +110,10 @@ class Prediction:
             mean=statistics.mean,
             epistemic=statistics.epistemic,
             aleatoric=statistics.aleatoric,
-            num_draws=num_draws,
+            draws_used=statistics.draws_used,
             likelihood=likelihood,
             shared=shared,
+            plan=plan,
             _classes=statistics.classes,
             _draws=draws,
             _scores=scores,
@@ -113,6 +123,11 @@ class Prediction:
         kind = "raw outputs" if self.likelihood is None else type(self.likelihood).__name__
         kept = "kept" if self._draws is not None else "not kept"
         return f"Prediction({tuple(self.mean.shape)}, {kind}, {self.num_draws} draws, {kept})"
+
+    @property
+    def num_draws(self) -> int:
+        """T; the largest number that any row used, where draws stopped early."""
+        return int(self.draws_used.max())
 
     def __len__(self) -> int:
         return self.mean.shape[0]
@@ -134,7 +149,8 @@ class Prediction:
         """(N, D) Monte Carlo standard error of `mean`: sqrt(epistemic / (T - 1))."""
         if self.num_draws < 2:
             return torch.full_like(self.mean, math.nan)
-        return (self.epistemic / (self.num_draws - 1)).sqrt()
+        others = (self.draws_used - 1).to(self.mean.dtype).reshape(-1, *[1] * (self.mean.dim() - 1))
+        return (self.epistemic / others).sqrt()
 
     @property
     def draws(self) -> Tensor:

@@ -30,13 +30,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
     """The module inside wrappers that only change how it is run: compiled, data parallel."""
     while True:
         inner = getattr(model, "_orig_mod", None)
-        parallel = nn.DataParallel | nn.parallel.DistributedDataParallel
-        if isinstance(inner, nn.Module):
-            model = inner
-        elif isinstance(model, parallel):
-            model = model.module
-        else:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            inner = model.module
+        if not isinstance(inner, nn.Module):
             return model
+        model = inner
 
 
 class DrawSampler:
@@ -45,12 +43,13 @@ class DrawSampler:
     Args:
         model: any module.
         seed: of the draws.
-        num_draws: T.
+        num_draws: the most that will be asked for.
         per_row: noise of every row's own.
         include, exclude: which sites are on.
         recurrent: "variational" for one mask over time between recurrent layers.
         max_memory: bytes that the draws run at a time may take.
         way: a plan to use whatever it costs.
+        chunk: the most draws to run at a time.
     """
 
     def __init__(
@@ -65,6 +64,7 @@ class DrawSampler:
         recurrent: str,
         max_memory: int | None,
         way: str | None,
+        chunk: int | None = None,
     ) -> None:
         if recurrent not in ("module", "variational"):
             raise ValueError(must("predict", "recurrent", "'module' or 'variational'", recurrent))
@@ -74,6 +74,7 @@ class DrawSampler:
         self.per_row = per_row
         self.max_memory = max_memory
         self.way = way
+        self.chunk = chunk
         self.source = NoiseSource(seed)
         self.plan: Plan | None = None
         self.sites: dict[str, Site] = {}
@@ -85,13 +86,20 @@ class DrawSampler:
         }
         self._trained: frozenset[str] | None = None
 
-    def batch(self, batch: Inputs, rows: int, offset: int) -> Iterator[Tensor]:
-        """Outputs of all draws for one batch, in order, as stacks (C, N, ...)."""
+    def batch(self, batch: Inputs, rows: int, offset: int, first: int = 0) -> Iterator[Tensor]:
+        """Outputs of `num_draws` draws for one batch, in order, as stacks (C, N, ...).
+
+        Args:
+            batch: inputs.
+            rows: how many rows it has.
+            offset: number of its first row.
+            first: the first draw.
+        """
         if self._trained is None:
             self._trained = modules_that_pass_rates_in_training(self.model, batch, self._options)
             self._options["trained"] = self._trained
-        place = {"offset": offset} if self.per_row else {}
-        draw = recording(self.model, batch, per_row=self.per_row, index=0, **place, **self._options)
+        place: dict[str, Any] = {"offset": offset} if self.per_row else {}
+        draw = recording(self.model, batch, per_row=self.per_row, index=first, **place, **self._options)
         with draw:
             output = _checked_output(call(self.model, batch), rows)
         if not self.sites:
@@ -106,7 +114,7 @@ class DrawSampler:
             if draw.record.broken == "the output does not depend on any noise":
                 raise NoRandomness("predict: no noise of `model` reaches its output.")
             self.plan = Plan("whole model", 1, False, draw.record.broken or "as asked")
-            yield from self._whole(batch, rows, place)
+            yield from self._whole(batch, rows, place, first)
             return
         suffix = f"@{offset}" if self.per_row else ""
         del draw, output
@@ -117,16 +125,24 @@ class DrawSampler:
             num_draws=self.num_draws,
             max_memory=self.max_memory,
             way=self.way,
+            most=self.chunk,
         )
-        yield from runner.outputs(1, self.num_draws - 1)
         self.plan = runner.plan
+        for outputs in runner.outputs(first + 1, self.num_draws - 1):
+            self.plan = runner.plan
+            yield outputs
 
-    def _whole(self, batch: Inputs, rows: int, place: dict[str, int]) -> Iterator[Tensor]:
+    def _whole(self, batch: Inputs, rows: int, place: dict[str, Any], first: int) -> Iterator[Tensor]:
         kind: type[HeldNoise] = RowDraw if self.per_row else FunctionDraw
-        for index in range(1, self.num_draws):
+        for index in range(first + 1, first + self.num_draws):
             with kind(self.model, index=index, **place, **self._options):
                 output = _checked_output(call(self.model, batch), rows)
             yield output.unsqueeze(0)
+
+    def __str__(self) -> str:
+        on = [site for site in self.sites.values() if site.random]
+        names = ", ".join(f"{site.name} ({site.kind})" for site in on[:6]) + (", ..." if len(on) > 6 else "")
+        return f"{self.plan}\n{len(on)} of {len(self.sites)} sites are random: {names}"
 
     def _check_randomness(self, draw: HeldNoise) -> None:
         """Raise rather than return a variance of zero; warn of what is off."""
@@ -147,11 +163,10 @@ class DrawSampler:
 def _checked_output(output: Any, rows: int) -> Tensor:
     if not isinstance(output, Tensor):
         logits = getattr(output, "logits", None)
-        if isinstance(logits, Tensor):
-            output = logits
-        else:
+        if not isinstance(logits, Tensor):
             hint = "Wrap the model so that it returns the tensor of interest."
             raise TypeError(must("predict", "model", "a model that returns one tensor", type(output), hint))
+        return _checked_output(logits, rows)
     if output.dim() < 1 or output.shape[0] != rows:
         raise ValueError(must("predict", "model", f"a model that returns {rows} rows", tuple(output.shape)))
     return output
