@@ -26,7 +26,7 @@ class _Scores:
 
     targets: Tensor
     log_prob: Tensor  #: (N, ...) log-mean-exp over draws
-    joint: Tensor  #: (T,) sum over rows, a number a draw
+    joint: Tensor | None  #: (T,) sum over rows, a number a draw; None if batches differ in their draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class Prediction:
     ) -> Prediction:
         """A prediction from statistics that were gathered in passing; `likelihood` is kept as it is."""
         scores = None
-        if targets is not None and joint is not None and statistics.log_prob is not None:
+        if targets is not None and statistics.log_prob is not None:
             scores = _Scores(targets, statistics.log_prob, joint)
         return cls(
             mean=statistics.mean,
@@ -192,7 +192,11 @@ class Prediction:
             joint = torch.stack(
                 [likelihood.log_prob(output, y).sum(dtype=torch.float64) for output in self._draws]
             )
-        elif self._scores is not None and torch.equal(self._scores.targets, y):
+        elif (
+            self._scores is not None
+            and self._scores.joint is not None
+            and torch.equal(self._scores.targets, y)
+        ):
             joint = self._scores.joint
         else:
             raise ValueError(self._not_kept("joint_log_prob"))
