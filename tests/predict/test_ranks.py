@@ -22,7 +22,8 @@ import bayesdrop as bd
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-net = nn.Sequential(bd.BernoulliDropout(nn.Linear(4, 16), p=0.2), nn.Tanh(), nn.Dropout(0.5), nn.Linear(16, 3)).double()
+first = bd.BernoulliDropout(nn.Linear(4, 16), p=0.2)
+net = nn.Sequential(first, nn.Tanh(), nn.Dropout(0.5), nn.Linear(16, 3)).double()
 x = torch.randn(7, 4, dtype=torch.float64)
 y, labels = torch.randn(7, 3, dtype=torch.float64), torch.randint(3, (7,))
 for likelihood, targets in ((None, None), (bd.Gaussian(0.5), y), (bd.Categorical(), labels)):

@@ -34,7 +34,7 @@ def test_the_error_is_below_the_tolerance_and_fewer_draws_are_used(
 
 
 def test_without_noise_of_its_own_the_number_of_draws_is_known() -> None:
-    """Standard error over standard deviation is 1 / sqrt(T - 1), checked after the first and every 16 more."""
+    """The error is 1 / sqrt(T - 1) of the spread, looked at after one draw and every 16 more."""
     assert predict(network(), X, num_draws=5000, tolerance=0.1).num_draws == 113
 
 
