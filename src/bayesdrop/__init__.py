@@ -20,7 +20,7 @@ from bayesdrop.objectives import (
     precision_from_weight_decay,
     weight_decay_from_precision,
 )
-from bayesdrop.predict import Prediction, predict
+from bayesdrop.predict import PartlyRandom, Prediction, predict
 from bayesdrop.storage import load, save
 from bayesdrop.version import __version__
 
@@ -40,6 +40,7 @@ __all__ = [
     "Multinomial",
     "NegativeELBO",
     "NoRandomness",
+    "PartlyRandom",
     "Prediction",
     "StochasticLayer",
     "__version__",

@@ -2,5 +2,6 @@
 
 from bayesdrop.predict.engine import predict
 from bayesdrop.predict.prediction import Prediction
+from bayesdrop.predict.sampler import PartlyRandom
 
-__all__ = ["Prediction", "predict"]
+__all__ = ["PartlyRandom", "Prediction", "predict"]
