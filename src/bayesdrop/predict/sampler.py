@@ -98,23 +98,24 @@ class DrawSampler:
         if self._trained is None:
             self._trained = modules_that_pass_rates_in_training(self.model, batch, self._options)
             self._options["trained"] = self._trained
+        last = first + self.num_draws
         place: dict[str, Any] = {"offset": offset} if self.per_row else {}
+        if self.num_draws == 1 or self.way == "whole model":
+            why = "as asked" if self.num_draws > 1 else "there is one draw"
+            self.plan = Plan("whole model", 1, False, why)
+            yield from self._whole(batch, rows, place, range(first, last))
+            return
         draw = recording(self.model, batch, per_row=self.per_row, index=first, **place, **self._options)
         with draw:
             output = _checked_output(call(self.model, batch), rows)
-        if not self.sites:
-            self.sites = draw.sites
-            self._check_randomness(draw)
+        self._look_at(draw)
         yield output.unsqueeze(0)
-        if self.num_draws == 1:
-            self.plan = self.plan or Plan("whole model", 1, False, "there is one draw")
-            return
-        tape = None if self.way == "whole model" else draw.record.tape(output)
+        tape = draw.record.tape(output)
         if tape is None:
             if draw.record.broken == "the output does not depend on any noise":
                 raise NoRandomness("predict: no noise of `model` reaches its output.")
-            self.plan = Plan("whole model", 1, False, draw.record.broken or "as asked")
-            yield from self._whole(batch, rows, place, first)
+            self.plan = Plan("whole model", 1, False, draw.record.broken or "")
+            yield from self._whole(batch, rows, place, range(first + 1, last))
             return
         suffix = f"@{offset}" if self.per_row else ""
         del draw, output
@@ -132,11 +133,12 @@ class DrawSampler:
             self.plan = runner.plan
             yield outputs
 
-    def _whole(self, batch: Inputs, rows: int, place: dict[str, Any], first: int) -> Iterator[Tensor]:
+    def _whole(self, batch: Inputs, rows: int, place: dict[str, Any], draws: range) -> Iterator[Tensor]:
         kind: type[HeldNoise] = RowDraw if self.per_row else FunctionDraw
-        for index in range(first + 1, first + self.num_draws):
-            with kind(self.model, index=index, **place, **self._options):
+        for index in draws:
+            with kind(self.model, index=index, **place, **self._options) as draw:
                 output = _checked_output(call(self.model, batch), rows)
+            self._look_at(draw)
             yield output.unsqueeze(0)
 
     def __str__(self) -> str:
@@ -144,8 +146,11 @@ class DrawSampler:
         names = ", ".join(f"{site.name} ({site.kind})" for site in on[:6]) + (", ..." if len(on) > 6 else "")
         return f"{self.plan}\n{len(on)} of {len(self.sites)} sites are random: {names}"
 
-    def _check_randomness(self, draw: HeldNoise) -> None:
-        """Raise rather than return a variance of zero; warn of what is off."""
+    def _look_at(self, draw: HeldNoise) -> None:
+        """After the first pass: raise rather than return a variance of zero; warn of what is off."""
+        if self.sites:
+            return
+        self.sites = draw.sites
         off = [site for site in draw.sites.values() if not site.random]
         if not any(site.random for site in draw.sites.values()):
             found = ", ".join(f"{site.name} ({site.reason})" for site in off) or "none"
