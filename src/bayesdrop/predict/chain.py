@@ -156,7 +156,7 @@ class _KeptUnits:
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
         self.start = chain.start.t().contiguous()
-        self.scaled: dict[int, Tensor] = {}
+        self.scaled: dict[int, tuple[Tensor, Tensor]] = {}
         self.scratch: dict[tuple[int, str], Tensor] = {}
 
     def run(self, noise: dict[int, Tensor], draw: int) -> Tensor:
@@ -203,11 +203,12 @@ class _KeptUnits:
         """Weights times the value of a kept unit's noise; a unit that is never kept has no use for it."""
         if step.leaf is None:
             return step.weight
-        scale = noise[step.leaf.index].amax(0)
+        chunk = noise[step.leaf.index]
         known = self.scaled.get(at)
-        if known is None:
-            known = self.scaled[at] = step.weight * scale
-        return known
+        # A unit that one chunk never keeps may be kept in the next: a scale belongs to its chunk.
+        if known is None or known[0] is not chunk:
+            known = self.scaled[at] = (chunk, step.weight * chunk.amax(0))
+        return known[1]
 
     def _buffer(self, at: int, name: str, rows: int, columns: int) -> Tensor:
         weight = self.chain.maps[at].weight

@@ -39,6 +39,9 @@ class Masked:
 
 def masked_maps(tape: Tape) -> list[Masked]:
     """Every place where unit noise multiplies the input of a map with constant weights, and nothing else."""
+    if tape.mutates:
+        # A product may be read before its input is changed in place; the folded map would read it after.
+        return []
     leaves = {leaf.index: leaf for leaf in tape.leaves}
     users: dict[int, list[int]] = {}
     for step, op in enumerate(tape.ops):
