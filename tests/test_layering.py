@@ -13,6 +13,7 @@ ROWS = {
     "experiments": 6,
     "demo": 6,
     "estimators": 5,
+    "audit": 4,
     "metrics": 4,
     "plots": 4,
     "fit": 4,
@@ -30,6 +31,7 @@ ROWS = {
     "errors": 0,
     "inputs": 0,
     "progress": 0,
+    "randomness": 0,
     "version": 0,
 }
 PACKAGE = Path(__file__).parents[1] / "src" / "bayesdrop"

@@ -22,8 +22,9 @@ from bayesdrop.inputs import Inputs, call
 from bayesdrop.layers import StochasticLayer
 from bayesdrop.likelihoods import Gaussian, Likelihood
 from bayesdrop.predict import predict
+from bayesdrop.randomness import random_state_kept
 
-__all__ = ["Loop", "own_random_state", "training"]
+__all__ = ["Loop", "training"]
 
 
 @dataclass
@@ -115,7 +116,7 @@ class Loop:
 
     def m_step(self, *, num_draws: int, seed: int) -> None:
         """The noise in closed form. The loader's random numbers, if any, are not those of training."""
-        with own_random_state():
+        with random_state_kept():
             try:
                 self.objective.m_step(self.model, self.data.in_order(), num_draws=num_draws, seed=seed)  # type: ignore[attr-defined]
             except ValueError as error:
@@ -135,7 +136,7 @@ class Loop:
     def validation_loss(self, batches: Batches) -> float:
         """Mean over the validation set."""
         total, count = 0.0, 0
-        with own_random_state(), evaluating(*self.run.modules.values()):
+        with random_state_kept(), evaluating(*self.run.modules.values()):
             for x, y in batches.in_order():
                 if self.likelihood is not None:
                     losses = -self.log_predictive(self.likelihood, x, y)
@@ -213,11 +214,3 @@ def training(*modules: nn.Module) -> Iterator[None]:
             part.training = flag
         for module in modules:
             module.zero_grad()
-
-
-@contextmanager
-def own_random_state() -> Iterator[None]:
-    """The global random state is afterwards what it was before."""
-    cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    with torch.random.fork_rng(devices=cuda):
-        yield

@@ -16,7 +16,7 @@ from bayesdrop.errors import must
 from bayesdrop.fit.checkpoint import Run, read_checkpoint, write_checkpoint
 from bayesdrop.fit.checks import Objective, check_modules, check_num_data, check_numbers, checked_path
 from bayesdrop.fit.data import as_batches
-from bayesdrop.fit.epoch import Loop, own_random_state, training
+from bayesdrop.fit.epoch import Loop, training
 from bayesdrop.fit.history import History
 from bayesdrop.fit.optimise import (
     MakeOptimizer,
@@ -28,6 +28,7 @@ from bayesdrop.fit.optimise import (
 from bayesdrop.fit.settings import described, optimizer_settings, scheduler_settings
 from bayesdrop.inputs import Inputs
 from bayesdrop.progress import progress_bar
+from bayesdrop.randomness import random_state_kept
 
 __all__ = ["fit"]
 
@@ -162,7 +163,7 @@ def fit(
     show = _has_audience() if progress is None else progress
     with (
         training(*modules.values()),
-        own_random_state(),
+        random_state_kept(),
         progress_bar("fit", epochs, show=show) as advance,
     ):
         torch.manual_seed(seed)

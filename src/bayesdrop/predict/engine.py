@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -19,6 +18,7 @@ from bayesdrop.predict.prediction import Prediction, frozen_copy
 from bayesdrop.predict.ranks import Ranks, Share
 from bayesdrop.predict.sampler import DrawSampler, unwrapped
 from bayesdrop.progress import progress_bar
+from bayesdrop.randomness import random_state_kept
 
 __all__ = ["predict"]
 
@@ -118,7 +118,7 @@ def predict(
     total = None if num_batches is None else num_batches * (last - first)
     with (
         torch.no_grad(),
-        _global_random_state_kept(),
+        random_state_kept(),
         progress_bar("predict", total, show=progress) as advance,
     ):
         for raw in batches:
@@ -188,14 +188,6 @@ def _own_rows(ranks: Ranks, x: Any, targets: Tensor | None) -> tuple[Inputs, Ten
         )
     own = None if targets is None else targets[start:stop]
     return take_rows(x, slice(start, stop)), own, start
-
-
-@contextmanager
-def _global_random_state_kept() -> Iterator[None]:
-    """A model may use the global generator in its forward; give its state back afterwards."""
-    cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    with torch.random.fork_rng(devices=cuda):
-        yield
 
 
 def _batches(x: Any, batch_size: int | None) -> tuple[Iterator[Inputs], int | None]:
