@@ -12,7 +12,7 @@ BAYESDROP_DATA ?= $(wildcard ../shared/data)
 export BAYESDROP_DATA
 
 help:
-	@echo "make demo   train a dropout network on the CO2 record and draw what it does not know (2 minutes)"
+	@echo "make demo   train a dropout network on the CO2 record and draw what it does not know (seconds, once installed)"
 	@echo "make test   lint, types and all tests"
 	@echo "make lint   ruff and mypy --strict"
 	@echo "make bench  the speed claims, as ratios"

@@ -1,0 +1,86 @@
+"""The command line: `bayesdrop demo`, `bayesdrop version`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from bayesdrop.errors import MissingExtra, require
+
+__all__ = ["build_app", "main"]
+
+
+def build_app() -> Any:
+    """The typer application. Its commands import what they need when they run."""
+    typer = require("typer", extra="cli", owner="The command line")
+    app = typer.Typer(
+        name="bayesdrop",
+        help="Honest uncertainty for any PyTorch network through Bayesian dropout.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_show_locals=False,
+    )
+    output_option = typer.Option(
+        Path("bayesdrop-demo.png"), "--output", "-o", help="Where the picture goes: .png, .pdf or .svg."
+    )
+    seed_option = typer.Option(0, "--seed", min=0, max=2**63 - 1, help="The same seed, the same numbers.")
+    draws_option = typer.Option(100, "--draws", min=2, help="How many functions are drawn.")
+    quiet_option = typer.Option(False, "--quiet", "-q", help="Print the picture's path and nothing else.")
+
+    @app.command()  # type: ignore[untyped-decorator, unused-ignore]
+    def demo(
+        output: Path = output_option,
+        seed: int = seed_option,
+        draws: int = draws_option,
+        quiet: bool = quiet_option,
+    ) -> None:
+        """Train a dropout network on the Mauna Loa CO2 record; draw and score what it knows."""
+        from bayesdrop.plots import check_picture_path
+
+        try:
+            path = check_picture_path(output, owner="demo", argument="--output")
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+        _demo(path.resolve(), seed=seed, draws=draws, quiet=quiet)
+
+    @app.command()  # type: ignore[untyped-decorator, unused-ignore]
+    def version() -> None:
+        """Print the version."""
+        from bayesdrop.version import __version__
+
+        typer.echo(__version__)
+
+    return app
+
+
+def main() -> None:
+    """The console entry point. Exits with 2 where something must be installed or put right first."""
+    try:
+        build_app()()
+    except MissingExtra as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from error
+
+
+def _demo(path: Path, *, seed: int, draws: int, quiet: bool) -> None:
+    # All that can be missing is asked for before training, which takes a while.
+    console = require("rich.console", extra="cli", owner="bayesdrop demo")
+    require("matplotlib.figure", extra="plot", owner="bayesdrop demo")
+    require("statsmodels.datasets.co2", extra="data", owner="bayesdrop demo")
+    from bayesdrop.demo import DemoConfig, draw_demo, print_report, run_demo
+    from bayesdrop.plots import save_figure
+
+    if not quiet:
+        note = "Training a dropout network on the Mauna Loa CO2 record; about 10 seconds."
+        console.Console(stderr=True).print(note, style="dim")
+    result = run_demo(DemoConfig(seed=seed, num_draws=draws), progress=False if quiet else None)
+    try:
+        save_figure(draw_demo(result), path, colors=256)
+    except OSError as error:
+        print(f"demo: the picture could not be written to {path}: {error.strerror}.", file=sys.stderr)
+        raise SystemExit(1) from error
+    if quiet:
+        print(path)
+    else:
+        print_report(result, path)
