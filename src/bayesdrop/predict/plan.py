@@ -77,9 +77,9 @@ class Runner:
         self.source = source
         self.suffix = suffix
         self.leaves = tape.leaves
-        self.tape = fold(tape)
-        self.chain = find_chain(tape)
-        self.per_draw = _bytes(tape)
+        self.chain = find_chain(tape) if way in (None, "stacked", "kept units") else None
+        self.tape = tape if self.chain is not None else channels_last(fold(tape))
+        self.per_draw = _bytes(tape) if self.chain is None else self.chain.bytes_per_draw()
         self.plan = self._chosen(num_draws, max_memory, way)
         if most is not None and self.plan.chunk > most:
             self.plan = replace(self.plan, chunk=most)
@@ -88,7 +88,8 @@ class Runner:
         """Outputs of the draws first, ..., first + count - 1 in order, as stacks (C, N, ...)."""
         last = first + count
         while first < last:
-            size = min(self.plan.chunk, last - first)
+            # Up to the next multiple, so that chunks agree with the blocks that noise is made in.
+            size = min(self.plan.chunk - first % self.plan.chunk, last - first)
             try:
                 stacked = self._chunk(first, size)
             except (RuntimeError, MemoryError) as error:
@@ -112,7 +113,8 @@ class Runner:
 
     def _chunk_size(self, num_draws: int, max_memory: int | None) -> int:
         limit = CACHE_BYTES if max_memory is None else min(CACHE_BYTES, max_memory)
-        return max(1, min(num_draws, 128, limit // max(1, self.per_draw)))
+        size = max(1, min(num_draws, 128, limit // max(1, self.per_draw)))
+        return 64 if 32 <= size < num_draws else size
 
     def _chain_plan(self, chain: Chain, num_draws: int, chunk: int) -> Plan:
         rows = chain.start.shape[0]

@@ -54,10 +54,13 @@ class Op:
     refs: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        self.refs = tuple(ref.index for ref in _refs((self.args, self.kwargs)))
-        self._flat = not self.kwargs and all(
-            isinstance(value, Ref) or not any(_refs(value)) for value in self.args
-        )
+        direct = [value.index for value in self.args if type(value) is Ref]
+        nested = [value for value in self.args if isinstance(value, tuple | list | dict)]
+        if self.kwargs:
+            nested.append(self.kwargs)
+        deep = [ref.index for ref in _refs(nested)] if nested else []
+        self.refs = (*direct, *deep)
+        self._flat = not self.kwargs and not deep
 
     @property
     def name(self) -> str:
@@ -165,7 +168,7 @@ class Recording:
         """Run one function of the model, and write it down if it depends on noise."""
         if self.broken is not None:
             return func(*args, **kwargs)
-        tensors = list(_tensors((args, kwargs)))
+        tensors = _tensors((args, kwargs))
         depends = False
         for tensor in tensors:
             if id(tensor) in self._values:
@@ -198,7 +201,7 @@ class Recording:
                 self.mutates = True
                 if id(tensor) not in self._values:
                     self._stop(f"{name} writes noise into a view or an input")
-        outputs = list(_tensors(result))
+        outputs = _tensors(result)
         if not outputs:
             if name not in _SHAPE_READERS and not name.startswith("__get__") and result is not None:
                 self._stop(f"{name} turns noise into a Python value")
@@ -299,9 +302,10 @@ def recording(model: nn.Module, inputs: Any, *, per_row: bool, **options: Any) -
     for module in model.modules():
         if isinstance(module, torch.jit.ScriptModule):
             record.broken = "a part of the model is a script"
-        for value in vars(module).values():
-            for tensor in _tensors(value):
-                record.constant(tensor)
+        for name, value in vars(module).items():
+            if name != "_modules" and not name.endswith("_hooks"):
+                for tensor in _tensors(value):
+                    record.constant(tensor)
     return draw
 
 
@@ -335,15 +339,29 @@ def _in_place(name: str, kwargs: Mapping[str, Any]) -> bool:
     )
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+# Checked first: most of what a call is made with is none of a tensor's business.
+_ATOMS = frozenset(
+    {int, float, bool, str, type(None), torch.Size, torch.dtype, torch.device, torch.memory_format}
+)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[Tensor]) -> None:
+    if type(value) in _ATOMS:
+        return
     if isinstance(value, Tensor):
-        yield value
+        found.append(value)
     elif isinstance(value, tuple | list):
         for part in value:
-            yield from _tensors(part)
-    elif isinstance(value, Mapping):
+            _collect(part, found)
+    elif isinstance(value, dict) or isinstance(value, Mapping):
         for part in value.values():
-            yield from _tensors(part)
+            _collect(part, found)
 
 
 def _refs(value: Any) -> Iterator[Ref]:
