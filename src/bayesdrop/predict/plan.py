@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bayesdrop.draws import NoiseSource
 from bayesdrop.predict.chain import Chain, find_chain
-from bayesdrop.predict.fuse import fold
+from bayesdrop.predict.fuse import channels_last, fold
 from bayesdrop.predict.tape import Leaf, Tape
 
 __all__ = ["CACHE_BYTES", "Plan", "Runner"]

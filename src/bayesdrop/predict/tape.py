@@ -316,10 +316,10 @@ def _set_item(target: Tensor, *rest: Any) -> Tensor:
 
 _VALUE_READERS = frozenset(
     {
-        "item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__", "__complex__",
-        "equal", "allclose", "is_nonzero", "nonzero", "argwhere", "masked_select", "unique", "unique_consecutive",
-        "masked_scatter", "masked_scatter_", "data_ptr", "untyped_storage", "storage", "__contains__", "__iter__",
-        "register_hook", "backward",
+        "item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__",
+        "__complex__", "equal", "allclose", "is_nonzero", "nonzero", "argwhere", "masked_select", "unique",
+        "unique_consecutive", "masked_scatter", "masked_scatter_", "data_ptr", "untyped_storage", "storage",
+        "__contains__", "__iter__", "register_hook", "backward",
     }
 )  # fmt: skip
 _SHAPE_READERS = frozenset(
@@ -359,7 +359,7 @@ def _collect(value: Any, found: list[Tensor]) -> None:
     elif isinstance(value, tuple | list):
         for part in value:
             _collect(part, found)
-    elif isinstance(value, dict) or isinstance(value, Mapping):
+    elif isinstance(value, Mapping):
         for part in value.values():
             _collect(part, found)
 
