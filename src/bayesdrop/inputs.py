@@ -10,7 +10,17 @@ from torch import Tensor, nn
 
 from bayesdrop.errors import must
 
-__all__ = ["Inputs", "batch_rows", "call", "is_batch", "iterate_rows", "num_rows", "take_rows", "to_device"]
+__all__ = [
+    "Inputs",
+    "arguments",
+    "batch_rows",
+    "call",
+    "is_batch",
+    "iterate_rows",
+    "num_rows",
+    "take_rows",
+    "to_device",
+]
 
 Inputs = Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]
 
@@ -22,13 +32,17 @@ def is_batch(x: Any) -> bool:
     return isinstance(x, tuple) and len(x) > 0 and all(isinstance(part, Tensor) for part in x)
 
 
+def arguments(x: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a model is called with, by the type of `x`: positional and keyword arguments."""
+    if isinstance(x, Mapping):
+        return (), dict(x)
+    return (tuple(x) if isinstance(x, tuple | list) else (x,)), {}
+
+
 def call(model: nn.Module, x: Inputs) -> Any:
     """`model(x)`, `model(*x)` or `model(**x)`, by the type of `x`."""
-    if isinstance(x, Mapping):
-        return model(**x)
-    if isinstance(x, tuple | list):
-        return model(*x)
-    return model(x)
+    args, kwargs = arguments(x)
+    return model(*args, **kwargs)
 
 
 def _tensors(x: Inputs) -> Iterator[Tensor]:

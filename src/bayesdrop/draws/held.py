@@ -10,18 +10,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws.intercept import InterceptMode
-from bayesdrop.draws.layout import layout
+from bayesdrop.draws.layout import Layout, layout
+from bayesdrop.draws.passes import PassState
 from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule
 from bayesdrop.draws.source import NoiseSource, Sampler
-from bayesdrop.functional import keep_mask
+from bayesdrop.functional.noise import KeepNoise
 from bayesdrop.inputs import batch_rows
+
+if TYPE_CHECKING:
+    from bayesdrop.draws.study import Study
 
 __all__ = ["FunctionDraw", "HeldNoise", "RowDraw", "active_draw", "evaluating"]
 
@@ -45,7 +50,7 @@ class HeldNoise:
         index: which of them.
         selection: which sites are on; all if None.
         source: where noise comes from; shared between draws, so that none is made twice.
-        trained: paths of modules that pass their rate to a dropout call only in training mode.
+        study: what is known of the model; found out in the first pass if None.
         variational: one mask over time between recurrent layers, instead of one for each step.
     """
 
@@ -60,7 +65,7 @@ class HeldNoise:
         index: int = 0,
         selection: Selection | None = None,
         source: NoiseSource | None = None,
-        trained: frozenset[str] = frozenset(),
+        study: Study | None = None,
         variational: bool = False,
     ) -> None:
         self.model = model
@@ -73,12 +78,14 @@ class HeldNoise:
         self.foreign: list[str] = []
         self._selection = selection or Selection()
         self._source = source or NoiseSource(seed)
-        self._trained = trained
+        self._study = study
         self._variational = variational
         self._paths = {module: path for path, module in model.named_modules()}
         self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._calls: dict[str, int] = {}
         self._inside: str | None = None
+        self._depth = 0
+        self._mode_of_pass: InterceptMode | None = None
         self._exit: ExitStack | None = None
 
     # what layers and the function mode ask for
@@ -152,12 +159,6 @@ class HeldNoise:
         self.sites[key] = Site(path, call, kind, p, None, reason == "on", reason)
         return key if reason == "on" else None
 
-    def skip_site(self, kind: str, p: float, flag: HeldFlag) -> None:
-        """Note a site that is off before its dropout call is ever made."""
-        key, call = self._next_call(flag.path)
-        reason = "p = 0" if p == 0 else "excluded"
-        self.sites[key] = Site(flag.path, call, kind, p, None, False, reason)
-
     def drop(
         self, x: Tensor, p: float, site: str, *, spatial: int | None = None, alpha: bool = False
     ) -> Tensor:
@@ -172,15 +173,11 @@ class HeldNoise:
         """
         if p >= 1:
             return torch.zeros_like(x)
-        lone = (
-            spatial is not None
-            and spatial > 0
-            and x.dim() == spatial + 1
-            and not (spatial == 2 and x.dim() == 3)
-        )
-        if lone:
-            return self.drop(x.unsqueeze(0), p, site, spatial=spatial, alpha=alpha).squeeze(0)
-        place = layout(x, self.rows, per_row=self.per_row, channels=spatial is not None)
+        channels = None
+        if spatial is not None:
+            # Without a batch axis the channels come first; F.dropout2d takes three axes for (N, C, L).
+            channels = 0 if spatial in (1, 3) and x.dim() == spatial + 1 else 1
+        place = self._place(site, tuple(x.shape), channels=channels)
         noise = self._keep(site, place.shape, p, x)
         if not alpha:
             return place.multiply(x, noise)
@@ -205,24 +202,57 @@ class HeldNoise:
         if p >= 1:
             return torch.zeros_like(x)
         if sizes is not None and not self.per_row:
-            steps = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
             if self._variational:
                 return x * self._keep(site, (1, x.shape[1]), p, x)
-            return x * self._keep(site, (len(sizes), x.shape[1]), p, x)[steps.to(x.device)]
+            # Step by step: how long the longest sequence of a batch is must not change a draw.
+            steps = [self._keep(f"{site}.step{t}", (x.shape[1],), p, x) for t in range(len(sizes))]
+            at = torch.repeat_interleave(torch.arange(len(sizes)), sizes).to(x.device)
+            return x * torch.stack(steps)[at]
         if sizes is not None:
             return x * self._keep(site, tuple(x.shape), p, x)
-        place = layout(x, self.rows, per_row=self.per_row, axis=0 if batch_first else 1)
-        shape = list(place.shape)
+        shape = list(x.shape)
         if self._variational:
             shape[1 if batch_first else 0] = 1
-        return x * self._keep(site, tuple(shape), p, x)
+        place = self._place(site, tuple(shape), axis=0 if batch_first else 1)
+        noise = self._keep(site, place.shape, p, x)
+        return x * (noise if place.split is None else place.spread(noise, tuple(shape)))
+
+    def own_noise(self, kind: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
+        """Held noise for a model that calls a random function itself.
+
+        Args:
+            kind: what was called.
+            shape: of what it asks for.
+            like: the result has its dtype and device.
+            sample: makes noise on the CPU.
+        """
+        path = self._path_of(None)
+        key, call = self._next_call(path)
+        place = self._place(key, shape)
+        on = self.selected(path)
+        reason = "on" if on else "excluded: the same in every draw"
+        self.sites[key] = Site(path, call, kind, None, place.shape, on, reason)
+        made = self.held if on else self._fixed
+        return place.spread(made(key, place.shape, like, sample), shape)
+
+    def _fixed(self, key: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
+        """Noise that is the same in every draw."""
+        with torch._C.DisableTorchFunction():
+            return self._source.rows(key, 0, 1, shape, sample)[0].to(device=like.device, dtype=like.dtype)
+
+    def _place(
+        self, site: str, shape: tuple[int, ...], *, channels: int | None = None, axis: int | None = None
+    ) -> Layout:
+        known = None if self._study is None else self._study.rows.get(site)
+        return layout(shape, self.rows, per_row=self.per_row, channels=channels, axis=known or axis)
 
     def _keep(self, site: str, shape: tuple[int, ...], p: float, like: Tensor) -> Tensor:
-        rate = torch.tensor(p)
-        known = self.sites.get(site)
+        path, _, call = site.rpartition(":")
+        name = f"{path}:{call.partition('.')[0]}"
+        known = self.sites.get(name)
         if known is not None and known.shape is None:
-            self.sites[site] = Site(known.path, known.call, known.kind, known.p, shape, True, known.reason)
-        return self.held(site, shape, like, lambda s, g: keep_mask(rate, s, g))
+            self.sites[name] = replace(known, shape=shape)
+        return self.held(site, shape, like, KeepNoise(torch.tensor(p)))
 
     def saw_foreign_randomness(self, name: str) -> None:
         """Note that the model draws from the global generator itself."""
@@ -270,10 +300,60 @@ class HeldNoise:
 
     # the context
 
+    def in_training(self) -> bool:
+        """Whether the module that is running is in training mode, for the sake of its dropout."""
+        trained = self._study.trained if self._study is not None else ()
+        return bool(trained) and self._path_of(None) in trained
+
     def start_pass(self, rows: int | None) -> None:
         """A pass of the whole model begins: the calls of each module are counted anew."""
         self.rows = rows
         self._calls.clear()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # A copy of the model, made inside the draw, has the hooks below; they leave it alone.
+        return self
+
+    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        mode = self._mode_of_pass
+        if mode is None or mode.asleep or module is not self.model:
+            return
+        self._depth += 1
+        if self._depth > 1:
+            return  # the model calls itself
+        if self._study is None:
+            self._find_out(mode, args, kwargs)
+        for site in () if self._study is None else self._study.off:
+            self.sites[f"{site.path}:{site.call}:{site.kind}"] = site
+        self.start_pass(batch_rows((args, kwargs)))
+        mode.state = PassState(self.model, (args, kwargs))
+
+    def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        mode = self._mode_of_pass
+        if mode is None or mode.asleep or module is not self.model:
+            return output
+        self._depth -= 1
+        if self._depth == 0 and mode.state is not None:
+            state, mode.state = mode.state, None
+            return state.finish(output)
+        return output
+
+    def _find_out(self, mode: InterceptMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        from bayesdrop.draws.study import study
+
+        mode.asleep = True
+        try:
+            self._study = study(self.model, args, kwargs)
+        finally:
+            mode.asleep = False
+        self._set_flags()
+
+    def _set_flags(self) -> None:
+        trained = self._study.trained if self._study is not None else frozenset()
+        for module, path in self._paths.items():
+            if not isinstance(module, torch.jit.ScriptModule):
+                # Straight into the dictionary: nn.Module.__setattr__ would cost ten times as much.
+                module.__dict__["training"] = HeldFlag.of(self, path, training=path in trained)
 
     def _mode(self) -> InterceptMode:
         return InterceptMode(self)
@@ -284,12 +364,17 @@ class HeldNoise:
         with ExitStack() as stack:
             token = _ACTIVE.set((*_ACTIVE.get(), self))
             stack.callback(_ACTIVE.reset, token)
-            restart = self.model.register_forward_pre_hook(
-                lambda _, args, kwargs: self.start_pass(batch_rows((args, kwargs))), with_kwargs=True
+            self._depth = 0
+            hooks = (
+                self.model.register_forward_pre_hook(self._before, with_kwargs=True),
+                self.model.register_forward_hook(self._after, with_kwargs=True, always_call=True),
             )
-            stack.callback(restart.remove)
-            stack.enter_context(_flags_held(self, self._paths, self._trained))
-            stack.enter_context(self._mode())
+            for hook in hooks:
+                stack.callback(hook.remove)
+            stack.enter_context(_flags_kept(self._paths))
+            self._set_flags()
+            self._mode_of_pass = self._mode()
+            stack.enter_context(self._mode_of_pass)
             self._exit = stack.pop_all()
         return self
 
@@ -343,16 +428,13 @@ class RowDraw(HeldNoise):
 
 
 @contextmanager
-def _flags_held(owner: HeldNoise, paths: dict[nn.Module, str], trained: frozenset[str]) -> Iterator[None]:
-    """Every `training` flag is a `HeldFlag`; afterwards each is what it was."""
+def _flags_kept(paths: dict[nn.Module, str]) -> Iterator[None]:
+    """Afterwards every `training` flag is what it was. Scripts, which take no other, are in eval mode."""
     flags = {module: module.training for module in paths}
     try:
-        for module, path in paths.items():
+        for module in paths:
             if isinstance(module, torch.jit.ScriptModule):
                 module.training = False
-            else:
-                # Straight into the dictionary: nn.Module.__setattr__ would cost ten times as much.
-                module.__dict__["training"] = HeldFlag.of(owner, path, training=path in trained)
         yield
     finally:
         for module, flag in flags.items():

@@ -6,7 +6,21 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-__all__ = ["Layout", "layout"]
+__all__ = ["Layout", "RowAxis", "layout", "row_axis"]
+
+
+@dataclass(frozen=True)
+class RowAxis:
+    """Where the rows of a batch are in a tensor.
+
+    Attributes:
+        axis: theirs; None for a tensor that has none, as a weight matrix.
+        innermost: where they share the axis with something else (heads, positions): whether that comes
+            first, so that neighbours on the axis are of different rows.
+    """
+
+    axis: int | None
+    innermost: bool = False
 
 
 @dataclass(frozen=True)
@@ -15,7 +29,7 @@ class Layout:
 
     Attributes:
         shape: of the noise.
-        split: shape to give the tensor first, if rows share axis 0 with something else; else None.
+        split: shape to give the tensor first, if rows share an axis with something else; else None.
     """
 
     shape: tuple[int, ...]
@@ -27,37 +41,71 @@ class Layout:
             return x * noise
         return (x.reshape(self.split) * noise).reshape(x.shape)
 
+    def spread(self, noise: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """The noise of every element of a tensor of this shape."""
+        if self.split is None:
+            return noise.expand(shape)
+        return noise.expand(self.split).reshape(shape)
+
+
+def row_axis(one: tuple[int, ...], two: tuple[int, ...]) -> RowAxis | None:
+    """Where rows are, from the shapes that a tensor has for one row and for the same row twice.
+
+    None if the shapes do not tell, as where rows meet each other (N, N).
+    """
+    if len(one) != len(two):
+        return None
+    grown = [axis for axis, (small, large) in enumerate(zip(one, two, strict=True)) if small != large]
+    if not grown:
+        return RowAxis(None)
+    if len(grown) > 1 or two[grown[0]] != 2 * one[grown[0]]:
+        return None
+    return RowAxis(grown[0])
+
 
 def layout(
-    x: Tensor, rows: int | None, *, per_row: bool, channels: bool = False, axis: int | None = None
+    x: Tensor | tuple[int, ...],
+    rows: int | None,
+    *,
+    per_row: bool,
+    channels: int | bool | None = None,
+    axis: int | RowAxis | None = None,
 ) -> Layout:
-    """The noise that `x` needs in a batch of `rows` rows.
+    """The noise that a tensor needs in a batch of `rows` rows.
 
-    Rows are on axis 0 if its length says so; else on axis 1 (time first); else they share axis 0 with
-    something else, rows outermost (as heads of attention, or positions flattened into the batch).
-    Noise that is the same for all rows has the same numbers in each of these.
+    Noise that all rows share has the same numbers, in the same order, wherever the rows are and however
+    many there are: those of the tensor that one row alone would give.
 
     Args:
-        x: what is to be multiplied.
+        x: what is to be multiplied, or its shape.
         rows: rows of the model's batch; None if that is not known: axis 0 then.
         per_row: noise of every row's own.
-        channels: one value for a channel (axis 1) of a row instead of one for each element.
-        axis: the axis of the rows, where it is known.
+        channels: an axis; everything after it shares its noise. None for noise of every element.
+        axis: where the rows are. None if that is not known: on axis 0 or 1 if its length says so, else
+            sharing axis 0 with something else, rows outermost.
     """
-    shape = list(x.shape)
-    if channels:
-        shape[2:] = [1] * len(shape[2:])
+    shape = list(x.shape if isinstance(x, Tensor) else x)
+    if isinstance(channels, bool):
+        channels = 1 if channels else None
+    noise = list(shape)
+    if channels is not None:
+        noise[channels + 1 :] = [1] * len(noise[channels + 1 :])
+    whole = Layout(tuple(noise), None)
     if per_row or not shape:
-        return Layout(tuple(shape), None)
+        return whole
     if rows is None:
-        rows = x.shape[0] if x.dim() > 1 else 1
-    if axis is None:
-        axis = 0 if x.shape[0] == rows else 1 if x.dim() > 2 and x.shape[1] == rows and not channels else None
-    if axis is not None:
-        if x.dim() > 1 or x.shape[0] == rows:
-            shape[axis] = 1
-        return Layout(tuple(shape), None)
-    if x.shape[0] % rows or rows == 1:
-        return Layout(tuple(shape), None)
-    inner = x.shape[0] // rows
-    return Layout((inner, *shape[1:]), (rows, inner, *x.shape[1:]))
+        rows = shape[0] if len(shape) > 1 else 1
+    place = RowAxis(axis) if isinstance(axis, int) else axis
+    if place is None:
+        second = len(shape) > 2 and shape[1] == rows and channels is None
+        place = RowAxis(1 if second and shape[0] != rows else 0)
+    at = place.axis
+    if at is None or rows == 0 or shape[at] % rows:
+        return whole
+    inner = shape[at] // rows
+    if noise[at] == 1 or inner == 1:
+        noise[at] = 1
+        return Layout(tuple(noise), None)
+    parts, sizes = ([inner, rows], [inner, 1]) if place.innermost else ([rows, inner], [1, inner])
+    noise[at : at + 1] = sizes
+    return Layout(tuple(noise), (*shape[:at], *parts, *shape[at + 1 :]))

@@ -41,6 +41,20 @@ class HeldFlag(int):
         flag.path = path
         return flag
 
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        # Where torch wants a bool it takes nothing else, but for objects with this method. Inside a draw the
+        # draw's own mode sees the call first.
+        plain = [False if isinstance(value, cls) else value for value in args]
+        named = {k: False if isinstance(value, cls) else value for k, value in (kwargs or {}).items()}
+        return func(*plain, **named)
+
+    def __reduce__(self) -> tuple[type[bool], tuple[bool]]:
+        # A copy of a module, which outlives the draw, has a plain flag.
+        return bool, (bool(self),)
+
 
 @dataclass(frozen=True)
 class Site:

@@ -13,7 +13,11 @@ __all__ = ["NoiseSource", "Sampler", "block_size"]
 
 
 class Sampler(Protocol):
-    """Makes noise of a shape on the CPU; leading axes beyond the site's own are independent draws."""
+    """Makes noise of a shape on the CPU; leading axes beyond the site's own are independent draws.
+
+    A `bayesdrop.functional.noise.Noise` also knows its mean and variance, which is what prediction
+    without draws needs.
+    """
 
     def __call__(self, shape: tuple[int, ...], generator: np.random.Generator, /) -> Tensor: ...
 

@@ -1,14 +1,24 @@
-"""The two kinds of multiplicative noise, each of mean one."""
+"""Noise: how it is sampled, and its mean and variance."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["gaussian_multiplier", "keep_mask", "standard_normal"]
+__all__ = [
+    "GaussianNoise",
+    "KeepNoise",
+    "Noise",
+    "NormalNoise",
+    "gaussian_multiplier",
+    "keep_mask",
+    "standard_normal",
+]
 
 _RESOLUTION = 2**32
 
@@ -61,6 +71,87 @@ def gaussian_multiplier(
     if generator is not None:
         p = p.cpu()
     return 1 + (p / (1 - p)).sqrt() * standard_normal(shape, generator, p.device)
+
+
+class Noise(ABC):
+    """A sampler that knows its moments: elements of a noise are independent of each other."""
+
+    @abstractmethod
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """Noise of a shape: on the CPU from `generator`, else from the global one."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """E[z]; broadcasts against the shape of the noise."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> Tensor:
+        """Var[z]; broadcasts against the shape of the noise."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeepNoise(Noise):
+    """`keep_mask` at the rate p: mean one, variance p / (1 - p); always zero at p = 1."""
+
+    p: Tensor
+
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """See `keep_mask`."""
+        return keep_mask(self.p, shape, generator)
+
+    @property
+    def mean(self) -> Tensor:
+        """1, or 0 where nothing is kept."""
+        return (self.p < 1).to(self.p.dtype)
+
+    @property
+    def variance(self) -> Tensor:
+        """p / (1 - p)."""
+        return torch.where(self.p < 1, self.p / (1 - self.p), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianNoise(Noise):
+    """`gaussian_multiplier` at the rate p: N(1, p / (1 - p))."""
+
+    p: Tensor
+
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """See `gaussian_multiplier`."""
+        return gaussian_multiplier(self.p, shape, generator)
+
+    @property
+    def mean(self) -> Tensor:
+        """1."""
+        return torch.ones_like(self.p)
+
+    @property
+    def variance(self) -> Tensor:
+        """p / (1 - p)."""
+        return self.p / (1 - self.p)
+
+
+@dataclass(frozen=True)
+class NormalNoise(Noise):
+    """N(0, 1), on `device` where the global generator makes it."""
+
+    device: torch.device
+
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """See `standard_normal`."""
+        return standard_normal(shape, generator, self.device)
+
+    @property
+    def mean(self) -> Tensor:
+        """0."""
+        return torch.zeros((), device=self.device)
+
+    @property
+    def variance(self) -> Tensor:
+        """1."""
+        return torch.ones((), device=self.device)
 
 
 def _array(p: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:

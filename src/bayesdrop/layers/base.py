@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from bayesdrop.draws import StochasticModule, active_draw
 from bayesdrop.errors import must
-from bayesdrop.functional import bernoulli_dropout_kl, keep_mask
+from bayesdrop.functional import bernoulli_dropout_kl
+from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.weights import (
     WeightLayer,
     apply_weights,
@@ -127,7 +128,7 @@ class StochasticLayer(StochasticModule):
             x,
             "bias",
             lambda rows: bias_shape(self.layer, x, rows),
-            lambda s, g: keep_mask(bias_p, s, g),
+            KeepNoise(bias_p),
         )
         return laid_out if noise is None else laid_out * noise
 
@@ -179,10 +180,8 @@ class InputNoiseLayer(StochasticLayer):
         self.elementwise = elementwise
 
     @abstractmethod
-    def sample_noise(
-        self, p: Tensor, shape: tuple[int, ...], generator: np.random.Generator | None
-    ) -> Tensor:
-        """Noise of mean one; `p` broadcasts against `shape`."""
+    def noise(self, p: Tensor) -> Noise:
+        """The noise at the rate `p`, which broadcasts against it; of mean one."""
 
     def input_noise(self, x: Tensor) -> Tensor | None:
         """What the input is multiplied by, or None in evaluation."""
@@ -201,7 +200,7 @@ class InputNoiseLayer(StochasticLayer):
 
         per_unit = [-1] + [1] * (x.dim() - 1 - axis)
         p = self.p if self.p.dim() == 0 else self.p.reshape(per_unit)
-        return self.noise_for(x, "input", shape, lambda s, g: self.sample_noise(p, s, g))
+        return self.noise_for(x, "input", shape, self.noise(p))
 
     def forward(self, x: Tensor) -> Tensor:
         """The linear map of the noisy input. Shapes as the wrapped layer's."""

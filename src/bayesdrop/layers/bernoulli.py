@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 from torch import Tensor
 
-from bayesdrop.functional import bernoulli_dropout_kl, keep_mask
+from bayesdrop.functional import bernoulli_dropout_kl
+from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.base import InputNoiseLayer
 from bayesdrop.layers.weights import num_units, unit_square_norms
 
@@ -38,11 +38,9 @@ class BernoulliDropout(InputNoiseLayer):
     torch.Size([2, 3])
     """
 
-    def sample_noise(
-        self, p: Tensor, shape: tuple[int, ...], generator: np.random.Generator | None
-    ) -> Tensor:
+    def noise(self, p: Tensor) -> Noise:
         """Zero with chance p, else 1 / (1 - p)."""
-        return keep_mask(p, shape, generator)
+        return KeepNoise(p)
 
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""

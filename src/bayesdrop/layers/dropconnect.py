@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from bayesdrop.functional import bernoulli_dropout_kl, keep_mask
+from bayesdrop.functional import bernoulli_dropout_kl
+from bayesdrop.functional.noise import KeepNoise
 from bayesdrop.layers.base import WeightNoiseLayer
 from bayesdrop.layers.weights import is_batched, units_like_weight
 
@@ -45,7 +46,7 @@ class DropConnect(WeightNoiseLayer):
             sets = self.rows_of(rows)
             return (sets, *weight.shape) if sets > 1 and is_batched(self.layer, x) else tuple(weight.shape)
 
-        noise = self.noise_for(x, "weight", shape, lambda s, g: keep_mask(p, s, g))
+        noise = self.noise_for(x, "weight", shape, KeepNoise(p))
         return weight if noise is None else weight * noise
 
     def kl(self, length_scale: float | None = None) -> Tensor:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 from torch import Tensor
 
-from bayesdrop.functional import gaussian_dropout_kl, gaussian_multiplier
+from bayesdrop.functional import gaussian_dropout_kl
+from bayesdrop.functional.noise import GaussianNoise, Noise
 from bayesdrop.layers.base import InputNoiseLayer
 from bayesdrop.layers.weights import num_units, unit_square_norms
 
@@ -33,11 +33,9 @@ class GaussianDropout(InputNoiseLayer):
     Reference: Gal & Ghahramani (2015), section 4.1; Srivastava et al. (2014), section 10.
     """
 
-    def sample_noise(
-        self, p: Tensor, shape: tuple[int, ...], generator: np.random.Generator | None
-    ) -> Tensor:
+    def noise(self, p: Tensor) -> Noise:
         """N(1, p / (1 - p))."""
-        return gaussian_multiplier(p, shape, generator)
+        return GaussianNoise(p)
 
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""

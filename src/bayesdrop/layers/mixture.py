@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bayesdrop.errors import must
-from bayesdrop.functional import gaussian_kl, keep_mask, mixture_dropout_kl, standard_normal
+from bayesdrop.functional import gaussian_kl, mixture_dropout_kl
+from bayesdrop.functional.noise import KeepNoise, NormalNoise
 from bayesdrop.layers.base import WeightNoiseLayer
 from bayesdrop.layers.weights import (
     bias_shape,
@@ -79,12 +79,12 @@ class MixtureDropout(WeightNoiseLayer):
             sets = self.rows_of(rows)
             return (sets, *shape) if sets > 1 and is_batched(self.layer, x) else shape
 
-        keep = self.noise_for(
-            x, "unit", lambda rows: rows_first(rows, units), lambda s, g: keep_mask(self.p, s, g)
-        )
+        keep = self.noise_for(x, "unit", lambda rows: rows_first(rows, units), KeepNoise(self.p))
         if keep is None:
             return weight
-        normal = self.noise_for(x, "weight", lambda rows: rows_first(rows, *weight.shape), self._normal)
+        normal = self.noise_for(
+            x, "weight", lambda rows: rows_first(rows, *weight.shape), NormalNoise(self.sigma.device)
+        )
         assert normal is not None
         return weight * units_like_weight(self.layer, keep) + self.sigma * normal
 
@@ -95,12 +95,12 @@ class MixtureDropout(WeightNoiseLayer):
             return None
         laid_out = bias.reshape(bias_shape(self.layer, x, 1))
         normal = self.noise_for(
-            x, "bias", lambda rows: bias_shape(self.layer, x, self.rows_of(rows)), self._normal
+            x,
+            "bias",
+            lambda rows: bias_shape(self.layer, x, self.rows_of(rows)),
+            NormalNoise(self.sigma.device),
         )
         return laid_out if normal is None else laid_out + self.sigma * normal
-
-    def _normal(self, shape: tuple[int, ...], generator: np.random.Generator | None) -> Tensor:
-        return standard_normal(shape, generator, self.sigma.device)
 
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), exact. Shape ()."""

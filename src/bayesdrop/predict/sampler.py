@@ -10,11 +10,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from bayesdrop.draws import FunctionDraw, HeldNoise, NoiseSource, RowDraw, Selection, Site, Where
+from bayesdrop.draws.study import study
 from bayesdrop.errors import NoRandomness, must
-from bayesdrop.inputs import Inputs, call
+from bayesdrop.inputs import Inputs, arguments, call
 from bayesdrop.predict.plan import Plan, Runner
-from bayesdrop.predict.probe import modules_that_pass_rates_in_training
-from bayesdrop.predict.tape import recording
+from bayesdrop.predict.record import recording
 
 __all__ = ["DrawSampler", "PartlyRandom", "unwrapped"]
 
@@ -24,6 +24,7 @@ class PartlyRandom(UserWarning):
 
 
 _WARNED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+_UNHELD: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -84,7 +85,6 @@ class DrawSampler:
             "source": self.source,
             "variational": recurrent == "variational",
         }
-        self._trained: frozenset[str] | None = None
 
     def batch(self, batch: Inputs, rows: int, offset: int, first: int = 0) -> Iterator[Tensor]:
         """Outputs of `num_draws` draws for one batch, in order, as stacks (C, N, ...).
@@ -95,9 +95,8 @@ class DrawSampler:
             offset: number of its first row.
             first: the first draw.
         """
-        if self._trained is None:
-            self._trained = modules_that_pass_rates_in_training(self.model, batch, self._options)
-            self._options["trained"] = self._trained
+        if "study" not in self._options:
+            self._options["study"] = study(self.model, *arguments(batch))
         last = first + self.num_draws
         place: dict[str, Any] = {"offset": offset} if self.per_row else {}
         if self.num_draws == 1 or self.way == "whole model":
@@ -129,9 +128,17 @@ class DrawSampler:
             most=self.chunk,
         )
         self.plan = runner.plan
-        for outputs in runner.outputs(first + 1, self.num_draws - 1):
-            self.plan = runner.plan
-            yield outputs
+        done = first + 1
+        try:
+            for outputs in runner.outputs(done, last - done):
+                self.plan = runner.plan
+                done += outputs.shape[0]
+                yield outputs
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            # The whole model is always right, and says best what is wrong.
+            why = f"another draw does not fit the recording ({str(error).splitlines()[0][:80]})"
+            self.plan = Plan("whole model", 1, False, why)
+            yield from self._whole(batch, rows, place, range(done, last))
 
     def _whole(self, batch: Inputs, rows: int, place: dict[str, Any], draws: range) -> Iterator[Tensor]:
         kind: type[HeldNoise] = RowDraw if self.per_row else FunctionDraw
@@ -154,15 +161,21 @@ class DrawSampler:
         off = [site for site in draw.sites.values() if not site.random]
         if not any(site.random for site in draw.sites.values()):
             found = ", ".join(f"{site.name} ({site.reason})" for site in off) or "none"
-            if draw.foreign:
-                return
-            raise NoRandomness(
-                f"predict: `model` must contain a stochastic layer or dropout with p > 0; got {found}."
-            )
-        if off and self.model not in _WARNED:
+            if not draw.foreign:
+                raise NoRandomness(
+                    f"predict: `model` must contain a stochastic layer or dropout with p > 0; got {found}."
+                )
+        # A rate of zero, or a site that was excluded, is as the caller wants it.
+        unexpected = [s for s in off if s.reason != "p = 0" and not s.reason.startswith("excluded")]
+        names = [f"{site.name} ({site.reason})" for site in unexpected]
+        if names and self.model not in _WARNED:
             _WARNED.add(self.model)
-            names = ", ".join(f"{site.name} ({site.reason})" for site in off)
-            warnings.warn(f"predict: these are not random: {names}.", PartlyRandom, stacklevel=4)
+            message = f"predict: these are not random: {', '.join(names)}."
+            warnings.warn(message, PartlyRandom, stacklevel=4)
+        if draw.foreign and self.model not in _UNHELD:
+            _UNHELD.add(self.model)
+            message = f"predict: the model draws numbers that no seed can hold: {', '.join(draw.foreign)}."
+            warnings.warn(message, PartlyRandom, stacklevel=4)
 
 
 def _checked_output(output: Any, rows: int) -> Tensor:

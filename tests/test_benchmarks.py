@@ -1,0 +1,90 @@
+"""The speed benchmark runs, its contenders do the same work, and its page shows what it found."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import bayesdrop as bd
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    yield import_module("engine")
+    for name in ("engine", "networks"):
+        sys.modules.pop(name, None)
+
+
+def test_a_quick_run_writes_a_row_for_every_contender(
+    engine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peak = {"few": 2, "many": 4, "bar": 1.1}
+    both = {"bayesdrop": 1.0, "kept draws": 2.0}
+    peak |= {"ratio": both, "mebibytes": {way: [1, 2] for way in both}}
+    monkeypatch.setattr(engine, "memory", lambda quick: peak)
+    output = tmp_path / "engine.json"
+    engine.main(["--quick", "--no-peers", "--cases", "regression", "--output", str(output)])
+    found = json.loads(output.read_text())
+    case = found["cases"]["regression"]
+    assert set(case["contenders"]) == {*engine.OWN, *engine.PEER_NAMES}
+    assert all(case["contenders"][way]["ratio"] > 0 for way in engine.OWN)
+    assert all("--no-peers" in case["contenders"][peer]["not_run"] for peer in engine.PEER_NAMES)
+    assert found["torch"] == torch.__version__
+    assert engine.report(found) in capsys.readouterr().out
+
+
+def test_a_run_of_some_cases_keeps_the_others(engine: Any, tmp_path: Path) -> None:
+    output = tmp_path / "engine.json"
+    assert engine._earlier_cases(output) == {}
+    output.write_text(json.dumps({"cases": {"lenet": {"title": "earlier"}}}))
+    assert engine._earlier_cases(output) == {"lenet": {"title": "earlier"}}
+
+
+def test_the_hand_written_ways_have_the_moments_of_predict(engine: Any) -> None:
+    net, x = engine.perceptron(3, 6, 1, p=0.3).eval(), torch.randn(4, 3)
+    num_draws = 4000
+    ours = bd.predict(net, x, num_draws=num_draws)
+    fourth = (ours.draws - ours.mean).pow(4).mean(0)
+    # of a difference of two sample variances, each with variance (m4 - variance^2) / T
+    error_of_variance = (2 * (fourth - ours.epistemic.square()) / num_draws).sqrt()
+    noisy = engine.with_dropout_on(net)
+    for way in (engine.hand_written_loop, engine.repeated_batch):
+        mean, variance = way(noisy, x, num_draws)
+        standard_error = ((variance + ours.epistemic) / num_draws).sqrt()
+        assert ((mean - ours.mean).abs() <= 5 * standard_error).all()
+        assert ((variance - ours.epistemic).abs() <= 5 * error_of_variance).all()
+
+
+def test_the_networks_need_nothing_but_torch() -> None:
+    tree = ast.parse((ROOT / "benchmarks" / "networks.py").read_text())
+    names = {
+        alias.name if isinstance(node, ast.Import) else node.module or ""
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    roots = {name.partition(".")[0] for name in names}
+    assert roots - {"torch"} <= sys.stdlib_module_names
+
+
+def test_the_page_shows_what_the_last_run_found(engine: Any) -> None:
+    found = json.loads(engine.RESULTS.read_text())
+    page = engine.PAGE.read_text()
+    assert not found["quick"]
+    assert set(found["cases"]) == set(engine.CASES)
+    assert engine.rewritten(page, engine.report(found)) == page
+
+
+def test_a_page_without_markers_is_refused(engine: Any) -> None:
+    with pytest.raises(ValueError, match="must hold"):
+        engine.rewritten("# Speed", "table")
