@@ -21,6 +21,9 @@ from torch import Tensor, nn
 from bayesdrop import BernoulliDropout, FunctionDraw, NoRandomness, predict
 from bayesdrop.predict.sampler import PartlyRandom
 
+# Sites are switched off on purpose here; that this is said has a test of its own.
+pytestmark = pytest.mark.filterwarnings("ignore:predict. these are not random:bayesdrop.PartlyRandom")
+
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

@@ -14,6 +14,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from bayesdrop import FunctionDraw, predict
 
+# Sites are switched off on purpose here; that this is said has a test of its own.
+pytestmark = pytest.mark.filterwarnings("ignore:predict. these are not random:bayesdrop.PartlyRandom")
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 

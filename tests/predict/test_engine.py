@@ -21,6 +21,7 @@ from bayesdrop import (
     GaussianDropout,
     MixtureDropout,
     NoRandomness,
+    PartlyRandom,
     predict,
 )
 
@@ -306,6 +307,13 @@ def test_a_model_without_randomness_is_refused() -> None:
     still = nn.Sequential(nn.Dropout(0.0), BernoulliDropout(nn.Linear(3, 2), p=0.0))
     with pytest.raises(NoRandomness, match=r"got 0 \(p = 0\), 1 \(p = 0\)"):
         predict(still, torch.zeros(1, 3))
+
+
+def test_what_is_off_is_said_once_and_by_name() -> None:
+    net = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 3), nn.Dropout(0.0), nn.Linear(3, 2), nn.Dropout(0.2))
+    with pytest.warns(PartlyRandom, match=r"not random: 2 \(p = 0\), 4 \(excluded"):
+        predict(net, torch.zeros(1, 3), num_draws=2, exclude="4")
+    predict(net, torch.zeros(1, 3), num_draws=2)
 
 
 def test_bad_input_is_refused() -> None:

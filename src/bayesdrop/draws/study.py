@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -43,18 +44,47 @@ class Study:
     off: tuple[Site, ...] = ()
 
 
+_STUDIED: weakref.WeakKeyDictionary[nn.Module, tuple[Any, Study]] = weakref.WeakKeyDictionary()
+
+
 def study(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Study:
     """Watch a few passes of one or two rows. Nothing is left changed, the random state neither.
+
+    What was found is kept for as long as the model, its plain attributes and the shapes of its inputs
+    stay the same.
 
     Args:
         model: any module.
         args: what it is called with.
         kwargs: what it is called with.
     """
-    scripts = _scripts(model)
     if _is_plain(model):
         return Study()
-    inputs = (args, kwargs)
+    signature = _signature(model, (args, kwargs))
+    known = _STUDIED.get(model)
+    if known is None or known[0] != signature:
+        known = _STUDIED[model] = (signature, _studied(model, (args, kwargs)))
+    return known[1]
+
+
+def _signature(model: nn.Module, inputs: tuple[Any, Any]) -> list[Any]:
+    """What a study depends on, as far as it can be seen: structure, numbers and flags, input shapes."""
+    found: list[Any] = [batch_rows(inputs) is None]
+    found += [(tensor.shape[1:], tensor.dtype) for tensor in tensors_in(inputs)]
+    for path, module in model.named_modules():
+        found.append((path, type(module), len(module._forward_hooks), len(module._forward_pre_hooks)))
+        settings = getattr(module, "config", None)
+        for holder in (vars(module), getattr(settings, "__dict__", {})):
+            found += [
+                (name, value)
+                for name, value in holder.items()
+                if type(value) in (float, bool, int, str) and name != "training"
+            ]
+    return found
+
+
+def _studied(model: nn.Module, inputs: tuple[Any, Any]) -> Study:
+    scripts = _scripts(model)
     rows = batch_rows(inputs)
     with torch.no_grad(), random_state_kept():
         sample = inputs if rows is None else _rows(inputs, rows, [0])

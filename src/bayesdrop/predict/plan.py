@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -165,13 +164,14 @@ class Runner:
 
 def _vmapped(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def checked(*noise: Tensor) -> Tensor:
-        with warnings.catch_warnings():
-            # A batching rule that does not exist is run as a slow loop, with a warning: rather fail.
-            warnings.filterwarnings("error", message=".*performance drop.*")
-            try:
-                stacked: Tensor = torch.vmap(run, randomness="error")(*noise)
-            except UserWarning as error:
-                raise RuntimeError(str(error)) from error
+        functorch = torch._C._functorch
+        before = functorch._is_vmap_fallback_enabled()
+        # A batching rule that does not exist would be run as a slow loop: rather fail.
+        functorch._set_vmap_fallback_enabled(False)
+        try:
+            stacked: Tensor = torch.vmap(run, randomness="error")(*noise)
+        finally:
+            functorch._set_vmap_fallback_enabled(before)
         return stacked
 
     return checked

@@ -165,9 +165,8 @@ class DrawSampler:
                 raise NoRandomness(
                     f"predict: `model` must contain a stochastic layer or dropout with p > 0; got {found}."
                 )
-        # A rate of zero, or a site that was excluded, is as the caller wants it.
-        unexpected = [s for s in off if s.reason != "p = 0" and not s.reason.startswith("excluded")]
-        names = [f"{site.name} ({site.reason})" for site in unexpected]
+        # Attention has no dropout unless it is asked for: that is no surprise.
+        names = [f"{s.name} ({s.reason})" for s in off if not (s.kind == "attention" and s.reason == "p = 0")]
         if names and self.model not in _WARNED:
             _WARNED.add(self.model)
             message = f"predict: these are not random: {', '.join(names)}."
