@@ -25,17 +25,17 @@ def bits(shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
 
 @pytest.mark.parametrize("shape", [(1, 3), (1, 500), (1, 20_000), ()])
 def test_draws_do_not_depend_on_order_or_number(shape: tuple[int, ...]) -> None:
-    whole = NoiseSource(1).rows("site", 0, 150, shape, bits)
-    assert whole.shape == (150, *shape)
+    whole = NoiseSource(1).rows("site", 0, 600, shape, bits)
+    assert whole.shape == (600, *shape)
     source = NoiseSource(1)
-    for first, count in [(140, 10), (3, 1), (64, 64), (0, 150), (149, 1), (60, 10)]:
+    for first, count in [(590, 10), (3, 1), (256, 256), (0, 600), (255, 2), (599, 1)]:
         assert torch.equal(source.rows("site", first, count, shape, bits), whole[first : first + count])
 
 
 def test_blocks_depend_on_the_shape_alone() -> None:
-    assert block_size((1, 10)) == 64
+    assert block_size((1, 10)) == 256
     assert block_size((1, 100_000)) == 1
-    assert block_size(()) == 64
+    assert block_size(()) == 256
 
 
 def correlation(first: Tensor, second: Tensor) -> float:

@@ -23,7 +23,7 @@ class Sampler(Protocol):
 
 
 _BLOCK_ELEMENTS = 16384
-_BLOCK_DRAWS = 64
+_BLOCK_DRAWS = 256
 
 
 def block_size(shape: tuple[int, ...]) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,15 +43,26 @@ def keep_mask(p: Tensor, shape: Sequence[int], generator: np.random.Generator | 
         # p = 1 never keeps anything; its scale is irrelevant, and 0 * inf would be NaN.
         scale = torch.where(keep > 0, keep, 1).reciprocal()
         return (uniform >= p) * scale
-    rate = _array(p)
-    count = int(np.prod(shape))
+    count = math.prod(shape)
     words = generator.bit_generator.random_raw((count + 1) // 2)
     bits = words.view(np.uint32)[:count].reshape(tuple(shape))
-    threshold = np.minimum(np.rint(rate.astype(np.float64) * _RESOLUTION), _RESOLUTION - 1).astype(np.uint32)
-    mask = (bits >= threshold).astype(rate.dtype)
-    keep_rate = 1 - rate
-    mask *= np.divide(1, keep_rate, out=np.zeros_like(keep_rate), where=keep_rate > 0)
-    return torch.from_numpy(mask)
+    threshold, scale = _threshold_and_scale(p)
+    return torch.from_numpy(np.multiply(bits >= threshold, scale))
+
+
+def _threshold_and_scale(p: Tensor) -> tuple[Any, Any]:
+    """The smallest word that is kept, and 1 / (1 - p) in single precision unless p has more."""
+    kind: Any = np.float64 if p.dtype == torch.float64 else np.float32
+    if p.dim() == 0:
+        # Python numbers: arrays of no dimension take ten times as long.
+        rate = p.item()
+        keep = kind(1) - kind(rate)
+        scale = kind(1) / keep if keep > 0 else kind(0)
+        return np.uint32(min(round(rate * _RESOLUTION), _RESOLUTION - 1)), scale
+    rates = p.detach().cpu().to(torch.float64).numpy()
+    words = np.minimum(np.rint(rates * _RESOLUTION), _RESOLUTION - 1).astype(np.uint32)
+    keeps = (1 - rates).astype(kind)
+    return words, np.divide(kind(1), keeps, out=np.zeros_like(keeps), where=keeps > 0)
 
 
 def standard_normal(
@@ -152,9 +165,3 @@ class NormalNoise(Noise):
     def variance(self) -> Tensor:
         """1."""
         return torch.ones((), device=self.device)
-
-
-def _array(p: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:
-    """The rate as a numpy array, in single precision unless it has more."""
-    p = p.detach().cpu()
-    return (p if p.dtype == torch.float64 else p.float()).numpy()

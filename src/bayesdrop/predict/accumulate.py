@@ -21,6 +21,7 @@ class RunningMoments:
         self.count = 0
         self.mean = torch.empty(0)
         self.deviation = torch.empty(0)
+        self._delta: Tensor | None = None
 
     def update(self, value: Tensor) -> None:
         """Add one value of every entry."""
@@ -29,9 +30,12 @@ class RunningMoments:
             self.mean = value.clone()
             self.deviation = torch.zeros_like(value)
             return
-        delta = value - self.mean
-        self.mean += delta / self.count
-        self.deviation.addcmul_(delta, value - self.mean)
+        # The same memory for every value: large temporaries would come and go with each.
+        if self._delta is None:
+            self._delta = torch.empty_like(self.mean)
+        torch.sub(value, self.mean, out=self._delta)
+        self.mean.add_(self._delta, alpha=1 / self.count)
+        self.deviation.addcmul_(self._delta, self._delta, value=1 - 1 / self.count)
 
     def update_many(self, values: Tensor) -> None:
         """Add values (C, ...) of every entry: the pairwise form of the same update."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -145,6 +146,8 @@ class Runner:
         ordered = [noise[leaf.index] for leaf in self.tape.leaves]
         if self.plan.way == "stacked" and size > 1:
             return _vmapped(self.tape.run)(*ordered)
+        if size == 1:
+            return self.tape.run(*(z[0] for z in ordered)).unsqueeze(0)
         return torch.stack([self.tape.run(*(z[draw] for z in ordered)) for draw in range(size)])
 
     def _noise(self, leaf: Leaf, first: int, count: int) -> Tensor:
@@ -164,7 +167,7 @@ class Runner:
 
 def _vmapped(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def checked(*noise: Tensor) -> Tensor:
-        functorch = torch._C._functorch
+        functorch: Any = torch._C._functorch
         before = functorch._is_vmap_fallback_enabled()
         # A batching rule that does not exist would be run as a slow loop: rather fail.
         functorch._set_vmap_fallback_enabled(False)
