@@ -9,11 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import Where
+from bayesdrop.draws import Selection, Where
 from bayesdrop.errors import must
 from bayesdrop.inputs import Inputs, is_batch, iterate_rows, num_rows, take_rows, to_device
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.predict.accumulate import DrawStatistics, Statistics
+from bayesdrop.predict.analytic import batch_moments, check_likelihood
 from bayesdrop.predict.keeper import Keeper
 from bayesdrop.predict.prediction import Prediction, frozen_copy
 from bayesdrop.predict.ranks import Ranks, Share
@@ -32,6 +33,7 @@ def predict(
     seed: int = 0,
     likelihood: Likelihood | None = None,
     draws: Literal["shared", "independent"] = "shared",
+    method: Literal["draws", "moments"] = "draws",
     batch_size: int | None = None,
     keep_draws: bool | None = None,
     targets: Tensor | None = None,
@@ -62,6 +64,8 @@ def predict(
         likelihood: what the outputs mean; None gives moments of the raw outputs.
         draws: "shared": a draw is one function for all rows. "independent": noise for every row of its
             own, seeded by the first row of its batch; per-point moments are the same.
+        method: "draws": sample T functions. "moments": mean and variance in one analytic pass, without
+            draws; for raw outputs and Gaussian likelihoods, and models whose operations have a rule.
         batch_size: rows that pass through the model at a time.
         keep_draws: whether `prediction.draws` is kept; None keeps up to 64 MiB.
         targets: y, to score while the draws go by, so that `log_prob(y)` needs no kept draws.
@@ -90,6 +94,8 @@ def predict(
     if tolerance is not None and not 0 < tolerance < 1:
         raise ValueError(must("predict", "tolerance", "in (0, 1), or None", tolerance))
     model = unwrapped(model)
+    if method != "draws":
+        return _moments(model, x, method, likelihood, batch_size, Selection(include, exclude))
     ranks = Ranks(share)
     if ranks.share == "rows":
         x, targets, mine = _own_rows(ranks, x, targets)
@@ -163,6 +169,33 @@ def predict(
         draws=kept,
         targets=targets,
         joint=joint,
+    )
+
+
+def _moments(
+    model: nn.Module,
+    x: Any,
+    method: str,
+    likelihood: Likelihood | None,
+    batch_size: int | None,
+    selection: Selection,
+) -> Prediction:
+    """One analytic pass for each batch."""
+    if method != "moments":
+        raise ValueError(must("predict", "method", "'draws' or 'moments'", method))
+    check_likelihood(likelihood)
+    frozen = frozen_copy(likelihood)
+    device = next((p.device for p in chain(model.parameters(), model.buffers())), torch.device("cpu"))
+    parts = []
+    with torch.no_grad(), random_state_kept():
+        for raw in _batches(x, batch_size)[0]:
+            batch = to_device(raw, device)
+            parts.append(batch_moments(model, batch, num_rows(batch), frozen, selection))
+    if not parts:
+        raise ValueError(must("predict", "x", "at least one batch", "none"))
+    plan = "moments: one analytic pass, no draws"
+    return Prediction.from_statistics(
+        Statistics.concatenate(parts), frozen, shared=True, plan=plan, draws=None
     )
 
 

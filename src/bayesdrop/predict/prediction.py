@@ -14,6 +14,7 @@ from torch import Tensor
 from bayesdrop.errors import must, must_be_finite
 from bayesdrop.functional import entropy
 from bayesdrop.likelihoods import Categorical, ClassLikelihood, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob
 from bayesdrop.predict.accumulate import ClassStatistics, DrawStatistics, Statistics
 from bayesdrop.predict.quantile import mixture_quantile
 
@@ -129,6 +130,11 @@ class Prediction:
         """T; the largest number that any row used, where draws stopped early."""
         return int(self.draws_used.max())
 
+    @property
+    def is_analytic(self) -> bool:
+        """Whether moments were propagated without draws (`method="moments"`); y is then taken as Gaussian."""
+        return self.num_draws == 0
+
     def __len__(self) -> int:
         return self.mean.shape[0]
 
@@ -147,6 +153,8 @@ class Prediction:
     @property
     def standard_error(self) -> Tensor:
         """(N, D) Monte Carlo standard error of `mean`: sqrt(epistemic / (T - 1))."""
+        if self.is_analytic:
+            return torch.zeros_like(self.mean)
         if self.num_draws < 2:
             return torch.full_like(self.mean, math.nan)
         others = (self.draws_used - 1).to(self.mean.dtype).reshape(-1, *[1] * (self.mean.dim() - 1))
@@ -167,6 +175,9 @@ class Prediction:
         Reference: Gal & Ghahramani (2016), Eq. 8.
         """
         likelihood = self._scored_likelihood("log_prob", y)
+        if self.is_analytic:
+            check_targets("Prediction.log_prob", self.mean, y)
+            return gaussian_log_prob(self.mean, self.variance.log(), y)
         if self._draws is not None:
             running = DrawStatistics(likelihood, y)
             for output in self._draws:
@@ -221,6 +232,10 @@ class Prediction:
         likelihood = self.likelihood
         if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
             raise TypeError(f"Prediction.quantile: a {type(likelihood).__name__} has classes, not quantiles.")
+        if self.is_analytic:
+            scores = torch.special.ndtri(levels).to(self.mean.dtype)
+            shifted: Tensor = self.mean + self.std * scores.reshape(*levels.shape, *[1] * self.mean.dim())
+            return shifted
         draws = self._kept("quantile")
         if likelihood is None:
             return torch.from_numpy(np.quantile(draws.numpy(), levels.numpy(), axis=0)).to(self.mean.dtype)
@@ -244,8 +259,11 @@ class Prediction:
         """
         if n < 1:
             raise ValueError(must("Prediction.sample", "n", "at least 1", n))
-        draws = self._kept("sample")
         generator = torch.Generator().manual_seed(seed)
+        if self.is_analytic:
+            normal = torch.randn((n, *self.mean.shape), generator=generator, dtype=self.mean.dtype)
+            return self.mean + self.std * normal
+        draws = self._kept("sample")
         chosen = draws[torch.randint(draws.shape[0], (n,), generator=generator)]
         if self.likelihood is None:
             return chosen

@@ -16,7 +16,7 @@ from bayesdrop.inputs import Inputs, arguments, call
 from bayesdrop.predict.plan import Plan, Runner
 from bayesdrop.predict.record import recording
 
-__all__ = ["DrawSampler", "PartlyRandom", "unwrapped"]
+__all__ = ["DrawSampler", "PartlyRandom", "checked_output", "unwrapped"]
 
 
 class PartlyRandom(UserWarning):
@@ -106,7 +106,7 @@ class DrawSampler:
             return
         draw = recording(self.model, batch, per_row=self.per_row, index=first, **place, **self._options)
         with draw:
-            output = _checked_output(call(self.model, batch), rows)
+            output = checked_output(call(self.model, batch), rows)
         self._look_at(draw)
         yield output.unsqueeze(0)
         tape = draw.record.tape(output)
@@ -144,7 +144,7 @@ class DrawSampler:
         kind: type[HeldNoise] = RowDraw if self.per_row else FunctionDraw
         for index in draws:
             with kind(self.model, index=index, **place, **self._options) as draw:
-                output = _checked_output(call(self.model, batch), rows)
+                output = checked_output(call(self.model, batch), rows)
             self._look_at(draw)
             yield output.unsqueeze(0)
 
@@ -177,13 +177,14 @@ class DrawSampler:
             warnings.warn(message, PartlyRandom, stacklevel=4)
 
 
-def _checked_output(output: Any, rows: int) -> Tensor:
+def checked_output(output: Any, rows: int) -> Tensor:
+    """The tensor that a model returned, one row for each row of the batch."""
     if not isinstance(output, Tensor):
         logits = getattr(output, "logits", None)
         if not isinstance(logits, Tensor):
             hint = "Wrap the model so that it returns the tensor of interest."
             raise TypeError(must("predict", "model", "a model that returns one tensor", type(output), hint))
-        return _checked_output(logits, rows)
+        return checked_output(logits, rows)
     if output.dim() < 1 or output.shape[0] != rows:
         raise ValueError(must("predict", "model", f"a model that returns {rows} rows", tuple(output.shape)))
     return output

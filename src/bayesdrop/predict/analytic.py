@@ -1,0 +1,63 @@
+"""Predictive moments in one pass, with no draws."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.draws import Selection
+from bayesdrop.draws.study import study
+from bayesdrop.errors import NoRandomness, must
+from bayesdrop.inputs import Inputs, arguments, call
+from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.predict.accumulate import Statistics
+from bayesdrop.predict.moments import moments_of_tape
+from bayesdrop.predict.record import recording
+from bayesdrop.predict.sampler import checked_output
+
+__all__ = ["batch_moments", "check_likelihood"]
+
+
+def check_likelihood(likelihood: Likelihood | None) -> None:
+    """Classes have no closed form."""
+    if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
+        hint = "Use method='draws' for classes."
+        raise TypeError(
+            must("predict", "likelihood", "Gaussian or None for method='moments'", likelihood, hint)
+        )
+
+
+def batch_moments(
+    model: nn.Module, batch: Inputs, rows: int, likelihood: Likelihood | None, selection: Selection
+) -> Statistics:
+    """Mean and variance of one batch: propagated through the model, then through the likelihood.
+
+    With a `HeteroscedasticGaussian`, s is taken as Gaussian: E exp(s) = exp(E s + Var s / 2).
+    """
+    known = study(model, *arguments(batch))
+    draw = recording(model, batch, per_row=False, index=0, selection=selection, study=known)
+    with draw:
+        output = checked_output(call(model, batch), rows)
+    if not any(site.random for site in draw.sites.values()):
+        raise NoRandomness(
+            "predict: `model` must contain a stochastic layer or dropout with p > 0; got none."
+        )
+    tape = draw.record.tape(output)
+    if tape is None:
+        raise ValueError(f"predict: method='moments' cannot follow this model: {draw.record.broken}.")
+    mean, epistemic = moments_of_tape(tape)
+    aleatoric: Tensor = torch.zeros_like(mean)
+    if isinstance(likelihood, Gaussian):
+        aleatoric = likelihood.moments(mean)[1].contiguous()
+    elif isinstance(likelihood, HeteroscedasticGaussian):
+        mean, log_variance = likelihood.split(mean)
+        epistemic, spread = likelihood.split(epistemic)
+        aleatoric = (log_variance + 0.5 * spread).exp()
+    return Statistics(
+        mean=mean.cpu(),
+        epistemic=epistemic.cpu(),
+        aleatoric=aleatoric.cpu(),
+        draws_used=torch.zeros(rows, dtype=torch.int64),
+        classes=None,
+        log_prob=None,
+    )

@@ -1,0 +1,5 @@
+"""Mean and variance of a model's output without draws."""
+
+from bayesdrop.predict.moments.walk import FOLLOWED, bytes_needed, moments_of_tape
+
+__all__ = ["FOLLOWED", "bytes_needed", "moments_of_tape"]
