@@ -136,3 +136,44 @@ def test_the_package_runs_as_a_module_and_imports_only_what_a_command_needs() ->
     assert "typer" in packages
     assert not packages & {"matplotlib", "pandas", "statsmodels"}
     assert not any(module.startswith("bayesdrop.demo") for module in modules)
+
+
+MODULE = """
+import torch
+from torch import nn
+
+def build():
+    return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2), nn.Dropout(0.0)), torch.zeros(2, 4)
+
+def wrong():
+    return 3
+"""
+
+
+def test_audit_lists_what_is_random(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "audited_by_the_command_line.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    result = invoke("audit", "audited_by_the_command_line:build")
+    assert result.exit_code == 0, result.output
+    for piece in ("1 of 2 sites are random", "Dropout", "0.5", "off: p = 0"):
+        assert piece in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("audited_by_the_command_line:wrong", "returns int"),
+        ("audited_by_the_command_line:missing", "missing"),
+        ("no_such_module_anywhere:build", "there is no module"),
+        ("audited_by_the_command_line", "package.module:function"),
+    ],
+)
+def test_audit_refuses_what_is_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, sentence: str
+) -> None:
+    (tmp_path / "audited_by_the_command_line.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    result = invoke("audit", target)
+    assert result.exit_code == 2
+    assert sentence in result.output
+    assert "Traceback" not in result.output

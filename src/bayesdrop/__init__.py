@@ -1,6 +1,7 @@
 """bayesdrop: honest uncertainty for any PyTorch network through Bayesian dropout."""
 
 from bayesdrop import metrics, models
+from bayesdrop.audit import Audit, audit
 from bayesdrop.draws import FunctionDraw
 from bayesdrop.errors import Diverged, NoRandomness
 from bayesdrop.fit import History, fit
@@ -25,6 +26,7 @@ from bayesdrop.storage import load, save
 from bayesdrop.version import __version__
 
 __all__ = [
+    "Audit",
     "BernoulliDropout",
     "Categorical",
     "Diverged",
@@ -44,6 +46,7 @@ __all__ = [
     "Prediction",
     "StochasticLayer",
     "__version__",
+    "audit",
     "fit",
     "load",
     "metrics",

@@ -1,4 +1,4 @@
-"""The command line: `bayesdrop demo`, `bayesdrop version`."""
+"""The command line: `bayesdrop demo`, `bayesdrop audit`, `bayesdrop version`."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ def build_app() -> Any:
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
         _demo(path.resolve(), seed=seed, draws=draws, quiet=quiet)
+
+    target_argument = typer.Argument(help="package.module:function; it returns a model, or (model, inputs).")
+
+    @app.command()  # type: ignore[untyped-decorator, unused-ignore]
+    def audit(target: str = target_argument) -> None:
+        """List what is random in a model, what is not, and why."""
+        from bayesdrop.audit import audit_target
+
+        try:
+            report = audit_target(target, directory=Path.cwd())
+        except (ValueError, TypeError) as error:
+            raise typer.BadParameter(str(error), param_hint="TARGET") from error
+        require("rich.console", extra="cli", owner="bayesdrop audit").Console().print(report)
 
     @app.command()  # type: ignore[untyped-decorator, unused-ignore]
     def version() -> None:

@@ -788,6 +788,8 @@ def test_a_script_with_dropout_inside_is_reported() -> None:
     script = torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)))
     with pytest.raises(NoRandomness, match="a script: its dropout cannot be held"):
         predict(nn.Sequential(script, nn.ReLU()), normal(3, 4).float())
+    with pytest.raises(NoRandomness, match="a script: its dropout cannot be held"):
+        predict(script, normal(3, 4).float())
     with pytest.warns(PartlyRandom, match=r"0 \(a script: its dropout cannot be held\)"):
         predict(nn.Sequential(script, nn.Dropout(0.5)), normal(3, 4).float(), num_draws=3)
 
@@ -919,3 +921,48 @@ def test_a_copy_made_inside_a_draw_outlives_it() -> None:
         made = copy.deepcopy(model)
     assert made[0].training is False
     assert torch.equal(made(torch.ones(2, 3)), torch.ones(2, 3))
+
+
+# what was found out about a model is kept, but not for longer than it holds
+
+RATE = 0.0
+
+
+class Rate:
+    def __init__(self) -> None:
+        self.p = 0.0
+
+
+def test_a_rate_that_changes_is_noticed_wherever_it_is_kept() -> None:
+    """A model that was studied with a rate of zero, which it passes on in training mode only."""
+    closure, holder, settings = [0.0], Rate(), {"rates": {"hidden": 0.0}}
+
+    class Global(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.dropout(F.dropout(x, 1e-9), RATE if self.training else 0.0)
+
+    def model(rate: Callable[[Any], float], **parts: Any) -> nn.Module:
+        return Apply(
+            lambda self, x: F.dropout(F.dropout(x, 1e-9), rate(self) if self.training else 0.0), **parts
+        )
+
+    models: dict[str, tuple[nn.Module, Callable[[nn.Module], Any]]] = {
+        "attribute": (model(lambda self: self.p, p=0.0), lambda m: setattr(m, "p", 0.5)),
+        "tensor": (
+            model(lambda self: float(self.p), p=nn.Parameter(torch.zeros(()))),
+            lambda m: nn.init.constant_(m.p, 0.5),
+        ),
+        "dictionary": (
+            model(lambda self: self.settings["rates"]["hidden"], settings=settings),
+            lambda m: settings["rates"].update(hidden=0.5),
+        ),
+        "object": (model(lambda self: self.holder.p, holder=holder), lambda m: setattr(holder, "p", 0.5)),
+        "closure": (model(lambda self: closure[0]), lambda m: closure.__setitem__(0, 0.5)),
+        "global": (Global(), lambda m: globals().__setitem__("RATE", 0.5)),
+    }
+    x = torch.ones(3, 20)
+    for name, (net, change) in models.items():
+        with torch.no_grad():
+            assert not (predict(net, x, num_draws=5).draws == 0).any(), name
+            change(net)
+            assert (predict(net, x, num_draws=5).draws == 0).any(), name

@@ -323,8 +323,6 @@ class HeldNoise:
             return  # the model calls itself
         if self._study is None:
             self._find_out(mode, args, kwargs)
-        for site in () if self._study is None else self._study.off:
-            self.sites[f"{site.path}:{site.call}:{site.kind}"] = site
         self.start_pass(batch_rows((args, kwargs)))
         mode.state = PassState(self.model, (args, kwargs))
 
@@ -350,6 +348,8 @@ class HeldNoise:
 
     def _set_flags(self) -> None:
         trained = self._study.trained if self._study is not None else frozenset()
+        for site in self._study.off if self._study is not None else ():
+            self.sites[f"{site.path}:{site.call}:{site.kind}"] = site
         for module, path in self._paths.items():
             if not isinstance(module, torch.jit.ScriptModule):
                 # Straight into the dictionary: nn.Module.__setattr__ would cost ten times as much.
@@ -365,12 +365,11 @@ class HeldNoise:
             token = _ACTIVE.set((*_ACTIVE.get(), self))
             stack.callback(_ACTIVE.reset, token)
             self._depth = 0
-            hooks = (
-                self.model.register_forward_pre_hook(self._before, with_kwargs=True),
-                self.model.register_forward_hook(self._after, with_kwargs=True, always_call=True),
-            )
-            for hook in hooks:
-                stack.callback(hook.remove)
+            if not isinstance(self.model, torch.jit.ScriptModule):  # which takes no hooks and has no sites
+                before = self.model.register_forward_pre_hook(self._before, with_kwargs=True)
+                stack.callback(before.remove)
+                after = self.model.register_forward_hook(self._after, with_kwargs=True, always_call=True)
+                stack.callback(after.remove)
             stack.enter_context(_flags_kept(self._paths))
             self._set_flags()
             self._mode_of_pass = self._mode()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bayesdrop.draws.held import HeldNoise
     from bayesdrop.draws.passes import PassState
 
-__all__ = ["InterceptMode"]
+__all__ = ["InterceptMode", "randomness_of"]
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
@@ -157,3 +157,14 @@ _OPERATORS: dict[str, Handler] = {
     if handler in (dropouts.dropout, dropouts.native_dropout, dropouts.attention, dropouts.recurrent)
     and func not in dropouts.FUNCTIONAL
 }
+
+
+def randomness_of(func: Any) -> str | None:
+    """What to call a function of torch that is random: "F.dropout"; None for one that is not."""
+    try:
+        known = func in _HANDLERS and _HANDLERS[func] is not dropouts.statistics
+    except TypeError:
+        return None  # not hashable: no function
+    if not known:
+        return None
+    return f"{'F' if getattr(F, name_of(func), None) is func else 'torch'}.{name_of(func)}"

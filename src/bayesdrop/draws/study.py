@@ -12,7 +12,8 @@ import weakref
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import FrameType
+from functools import cache
+from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from bayesdrop.draws.source import Sampler
 from bayesdrop.inputs import batch_rows
 from bayesdrop.randomness import random_state_kept
 
-__all__ = ["Study", "study"]
+__all__ = ["Study", "script_sites", "study"]
 
 
 @dataclass(frozen=True)
@@ -68,23 +69,81 @@ def study(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> St
 
 
 def _signature(model: nn.Module, inputs: tuple[Any, Any]) -> list[Any]:
-    """What a study depends on, as far as it can be seen: structure, numbers and flags, input shapes."""
-    found: list[Any] = [batch_rows(inputs) is None]
+    """What a study depends on, as far as it can be seen: structure, settings, shapes of the inputs."""
+    rows = batch_rows(inputs)
+    found: list[Any] = [None if rows is None else min(rows, 2)]
     found += [(tensor.shape[1:], tensor.dtype) for tensor in tensors_in(inputs)]
+    seen: set[int] = set()
     for path, module in model.named_modules():
-        found.append((path, type(module), len(module._forward_hooks), len(module._forward_pre_hooks)))
-        settings = getattr(module, "config", None)
-        for holder in (vars(module), getattr(settings, "__dict__", {})):
-            found += [
-                (name, value)
-                for name, value in holder.items()
-                if type(value) in (float, bool, int, str) and name != "training"
-            ]
+        hooks = [h for h in _hooks(module) if not isinstance(getattr(h, "__self__", None), HeldNoise)]
+        found.append((path, type(module), *map(id, hooks)))
+        if isinstance(module, torch.jit.ScriptModule):
+            continue
+        for name, value in vars(module).items():
+            if name not in _INTERNAL:
+                _settings(value, found, seen, depth=4)
+        if _is_foreign(module):
+            found += _globals_of(type(module))
     return found
 
 
+_INTERNAL = frozenset(vars(nn.Module())) - {"_parameters", "_buffers"}
+
+
+def _settings(value: Any, found: list[Any], seen: set[int], depth: int) -> None:
+    """Numbers, names and flags in a value, and in what it holds, that a rate may come from."""
+    if value is None or isinstance(value, bool | int | float | str):
+        found.append(value)
+        return
+    if isinstance(value, Tensor):
+        # A rate may be a tensor; weights are none of our business.
+        found.append(value.item() if value.numel() == 1 and not value.is_meta else tuple(value.shape))
+        return
+    if isinstance(value, nn.Module) or depth == 0 or id(value) in seen:
+        found.append(id(value))
+        return
+    seen.add(id(value))
+    if isinstance(value, dict):
+        parts = [*value, *value.values()]
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = list(value)
+    elif isinstance(value, FunctionType):
+        parts = [cell.cell_contents for cell in value.__closure__ or () if cell != _EMPTY_CELL]
+        parts += [
+            *(value.__defaults__ or ()),
+            id(value.__code__),
+            *_values_of(value.__code__, value.__globals__),
+        ]
+    else:
+        parts = [id(type(value)), *getattr(value, "__dict__", {}).values()]
+    for part in parts[:200]:
+        _settings(part, found, seen, depth - 1)
+
+
+_EMPTY_CELL = CellType()
+
+
+@cache
+def _methods(kind: type) -> list[FunctionType]:
+    """Functions of a class that its forward may call."""
+    classes = [owner for owner in kind.__mro__ if owner not in (nn.Module, object)]
+    return [
+        member for owner in classes for member in vars(owner).values() if isinstance(member, FunctionType)
+    ]
+
+
+def _globals_of(kind: type) -> list[Any]:
+    return [value for method in _methods(kind) for value in _values_of(method.__code__, method.__globals__)]
+
+
+def _values_of(code: CodeType, names: dict[str, Any]) -> list[Any]:
+    """Numbers and flags that a function reads from its module."""
+    values = (names.get(name) for name in code.co_names)
+    return [value for value in values if isinstance(value, bool | int | float)]
+
+
 def _studied(model: nn.Module, inputs: tuple[Any, Any]) -> Study:
-    scripts = _scripts(model)
+    scripts = script_sites(model)
     rows = batch_rows(inputs)
     with torch.no_grad(), random_state_kept():
         sample = inputs if rows is None else _rows(inputs, rows, [0])
@@ -386,6 +445,10 @@ _PLAIN = (
 )
 
 
+def _hooks(module: nn.Module) -> list[Any]:
+    return [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+
+
 def _is_plain(model: nn.Module) -> bool:
     """Whether rows are on axis 0 everywhere, whatever the model is given: a chain of torch's own layers."""
     for module in model.modules():
@@ -397,13 +460,12 @@ def _is_plain(model: nn.Module) -> bool:
         layer = isinstance(module, _PLAIN) and kind.__module__.startswith("torch.nn.modules.")
         if not (activation or flatten or layer):
             return False
-        hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-        if any(not isinstance(getattr(hook, "__self__", None), HeldNoise) for hook in hooks):
+        if any(not isinstance(getattr(hook, "__self__", None), HeldNoise) for hook in _hooks(module)):
             return False
     return True
 
 
-def _scripts(model: nn.Module) -> tuple[Site, ...]:
+def script_sites(model: nn.Module) -> tuple[Site, ...]:
     """Script modules with dropout inside: they run where no mode sees them."""
     found: list[Site] = []
     for path, module in model.named_modules():
