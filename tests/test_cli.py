@@ -143,7 +143,8 @@ import torch
 from torch import nn
 
 def build():
-    return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2), nn.Dropout(0.0)), torch.zeros(2, 4)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2), nn.Dropout(0.0))
+    return model, torch.zeros(2, 4)
 
 def wrong():
     return 3
