@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
@@ -21,3 +22,16 @@ autodoc_member_order = "bysource"
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"bayesdrop {__version__}"
+
+
+def _escape_formulas(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Norms and keyword arguments of docstrings are plain text, no markup."""
+    for index, line in enumerate(lines):
+        if not line.lstrip().startswith(">>>"):
+            lines[index] = line.replace("|", r"\|").replace("**", r"\*\*")
+
+
+def setup(app: Any) -> None:
+    """Sphinx calls this."""
+    # Before napoleon, whose own markup is to stay.
+    app.connect("autodoc-process-docstring", _escape_formulas, priority=400)
