@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
+PEERS := .venv-peers
 # Data sets that the tests use where they are at hand (see the README).
 BAYESDROP_DATA ?= $(wildcard ../shared/data)
 export BAYESDROP_DATA
@@ -38,12 +39,20 @@ lint: $(READY)
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-bench: $(READY)
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+# Other libraries live apart: some of them bring what must not be in the main environment.
+$(PEERS)/.ready: benchmarks/peers-requirements.txt benchmarks/peers-constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --no-deps -c benchmarks/peers-constraints.txt \
+		-r benchmarks/peers-requirements.txt
+	@touch $@
+
+bench: $(READY) $(PEERS)/.ready
+	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/moments.py
 
 docs: $(DOCS_READY)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) docs/_build .mypy_cache .ruff_cache .pytest_cache
