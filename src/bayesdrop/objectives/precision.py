@@ -26,7 +26,7 @@ def precision_from_weight_decay(
 
     Reference: Gal & Ghahramani (2016), Eq. 7.
 
-    >>> precision_from_weight_decay(1e-4, p=0.5, length_scale=0.1, num_data=100)
+    >>> round(precision_from_weight_decay(1e-4, p=0.5, length_scale=0.1, num_data=100), 6)
     0.25
     """
     _check(
