@@ -128,6 +128,24 @@ def test_dropout1d_without_a_batch_axis_drops_rows_together(assert_is_a_function
     assert torch.equal(fate.all(1), fate.any(1))
 
 
+class IsTrue(nn.Module):
+    """Some people write it like this."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(6, dtype=torch.float64)
+        self.mean, self.variance = nn.Buffer(normal(6)), nn.Buffer(normal(6).square())
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.batch_norm(self.norm(x), self.mean, self.variance, training=self.training is not False)
+        x = torch.batch_norm(x, None, None, self.mean, self.variance, self.training, 0.1, 1e-5, False)
+        return F.dropout(x, 0.4) if self.training is True else x
+
+
+def test_a_flag_may_be_compared_by_identity(assert_is_a_function: Any) -> None:
+    assert_is_a_function(IsTrue(), normal(5, 6))
+
+
 def test_a_call_that_says_false_stays_off_and_is_reported() -> None:
     def forward(self: Any, x: Tensor) -> Tensor:
         return F.dropout(F.dropout(x, 0.5, False), 0.5, self.training)
@@ -201,6 +219,29 @@ def test_a_module_that_wants_targets_in_training_does_not_hide_the_others(assert
     assert_is_a_function(Outer(forward, inner=inner), normal(5, 6))
 
 
+def test_a_module_may_need_the_one_above_it_in_training_too(assert_is_a_function: Any) -> None:
+    def forward(self: Any, x: Tensor) -> Tensor:
+        return self.inner(x, (1.0,) if self.training else None)
+
+    def inner(self: Any, x: Tensor, prepared: Any) -> Tensor:
+        return F.dropout(x, 0.4) * prepared[0] if self.training else x
+
+    assert_is_a_function(Apply(forward, inner=Apply(inner)), normal(5, 6))
+
+
+def test_training_mode_that_cannot_be_had_is_reported(assert_is_a_function: Any) -> None:
+    def forward(self: Any, x: Tensor) -> Any:
+        return (self.inner(x, 1.0), x) if self.training else self.inner(self.drop(x), None)
+
+    def inner(self: Any, x: Tensor, prepared: Any) -> Tensor:
+        return F.dropout(x, 0.4) * prepared if self.training else x
+
+    model = Apply(forward, inner=Apply(inner), drop=nn.Dropout(0.3))
+    with pytest.warns(PartlyRandom, match="inner .*on in training mode only"):
+        predict(model, normal(5, 6), num_draws=2)
+    assert_is_a_function(model, normal(5, 6))
+
+
 def test_dropout_on_weights_is_one_mask_whatever_the_batch(assert_is_a_function: Any) -> None:
     """Rows and weights may have the same length, or one may divide the other: a mask is a mask."""
     for rows in (3, 6, 12, 24):
@@ -230,6 +271,8 @@ LAYOUTS: dict[str, Callable[[Any, Tensor], Tensor]] = {
         self.drop(x.transpose(0, 1).flatten(0, 1)).unflatten(0, (x.shape[1], x.shape[0])).transpose(0, 1)
     ),
     "one long axis": lambda self, x: self.drop(x.flatten()).reshape(x.shape),
+    "rows twice": lambda self, x: self.drop(torch.cat([x, x.flip(-1)])).unflatten(0, (2, -1)).sum(0),
+    "each row twice": lambda self, x: self.drop(x.repeat_interleave(2, 0)).unflatten(0, (-1, 2)).sum(1),
     "time, then rows and units": lambda self, x: (
         self.drop(x.transpose(0, 1).flatten(1)).unflatten(1, (x.shape[0], x.shape[2])).transpose(0, 1)
     ),
@@ -373,6 +416,21 @@ def sorted_by_noise(self: Any, x: Tensor) -> Tensor:
     return self.last(values.gather(-1, order)) + top.values.sum(-1, keepdim=True) + values.max(-1)[0][:, None]
 
 
+def data_of_an_input(self: Any, x: Tensor) -> Tensor:
+    h = self.last(self.drop(self.first(x)))
+    x[:, :2] *= 2
+    return h + x.data[:, :3]
+
+
+def out_of_torch(self: Any, x: Tensor) -> Tensor:
+    h = self.first(x)
+    y = self.drop(h) + h
+    h.numpy()[:] *= 2
+    z = h + 1
+    z.numpy()[:] *= 2
+    return self.last(y + z)
+
+
 def data_is_set(self: Any, x: Tensor) -> Tensor:
     h = torch.zeros(x.shape[0], 6, dtype=x.dtype)
     h.data = self.drop(self.first(x))
@@ -471,6 +529,21 @@ def copies(self: Any, x: Tensor) -> Tensor:
     return again(copy.deepcopy(self.drop(self.first(x)))) + again(self.drop(self.first(x)))
 
 
+def copied_dropout(self: Any, x: Tensor) -> Tensor:
+    return self.last(copy.deepcopy(self.drop)(self.first(x)))
+
+
+def functional_call(self: Any, x: Tensor) -> Tensor:
+    doubled = {name: 2 * parameter for name, parameter in self.last.named_parameters()}
+    return torch.func.functional_call(self.last, doubled, (self.drop(self.first(x)),))
+
+
+def dropout_under_vmap(self: Any, x: Tensor) -> Tensor:
+    weights = torch.stack([self.last.weight, -2 * self.last.weight])
+    h = self.first(x)
+    return torch.func.vmap(lambda w: F.dropout(h @ w.T, 0.4, self.training))(weights).sum(0)
+
+
 def itself(self: Any, x: Tensor, depth: int = 0) -> Tensor:
     return (
         self.last(self.drop(self.first(x))) if depth == 2 else self(x, depth=depth + 1) + self.drop(x)[:, :3]
@@ -491,7 +564,8 @@ MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         branch_on_noise, item_of_noise, through_numpy, cut_by_noise, chosen_by_noise, sorted_by_noise,
         data_is_set, data_is_changed, detached, gradient, backward, custom_function, half_precision,
         inference, vmapped, returned_in_place, sum_of_inputs, exceptions, flags_in_lists, copies, itself,
-        checkpointed,
+        checkpointed, copied_dropout, functional_call, dropout_under_vmap, out_of_torch,
+        data_of_an_input,
     )
 } | {
     "in_place_activation": (in_place_activation, {"act": nn.ReLU(inplace=True)}),
@@ -536,6 +610,49 @@ def test_every_plan_gives_the_draws_of_the_model_itself(
     model = Apply(function, **{**parts(), **copy.deepcopy(own)}).train(training)
     tolerance = 1e-2 if name == "half_precision" else 1e-9
     assert_is_a_function(model, normal(6, 4), num_draws=8, tolerance=tolerance)
+
+
+def test_a_hook_may_drop_too(assert_is_a_function: Any) -> None:
+    model = nn.Sequential(linear(4, 4), nn.Tanh(), linear(4, 2))
+    model[0].register_forward_hook(lambda module, _, out: F.dropout(out, 0.4, module.training))
+    assert_is_a_function(model, normal(5, 4))
+
+
+def test_a_traced_graph_keeps_what_was_traced(assert_is_a_function: Any) -> None:
+    class Source(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = linear(4, 2)
+            self.drop = nn.Dropout(0.3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(F.dropout(self.drop(x), 0.4, self.training))
+
+    assert_is_a_function(torch.fx.symbolic_trace(Source().train()), normal(5, 4))
+    with pytest.warns(PartlyRandom, match="called with training=False"):
+        predict(torch.fx.symbolic_trace(Source().eval()), normal(5, 4), num_draws=2)
+
+
+def test_layers_that_training_skips_by_chance_do_not_confuse(assert_is_a_function: Any) -> None:
+    """Noise that is not called dropout decides in training mode which layers run; in a draw all do."""
+
+    def forward(self: Any, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            if self.training and torch.rand(()) < 0.5:
+                continue
+            x = layer(x)
+        return x
+
+    layers = nn.ModuleList(
+        Apply(lambda self, x: self.linear(F.dropout(x, 0.4, self.training)), linear=linear(4, 4))
+        for _ in range(6)
+    )
+    model, x = Apply(forward, layers=layers), normal(5, 4)
+    with pytest.warns(PartlyRandom, match="draws numbers of its own in training mode only"):
+        draws = predict(model, x, num_draws=6).draws
+    with torch.no_grad(), FunctionDraw(model, index=2) as draw:
+        torch.testing.assert_close(model(x), draws[2])
+    assert sum(site.random for site in draw.sites.values()) == 6
 
 
 def test_modules_that_are_shared_have_one_path_and_two_calls(assert_is_a_function: Any) -> None:
@@ -618,6 +735,28 @@ def test_buffers_that_a_forward_moves_are_put_back(assert_is_a_function: Any) ->
     assert_is_a_function(model, normal(6, 4), batches=False)
     assert model.history == []
     assert not hasattr(model, "late")
+
+
+def test_whatever_a_forward_writes_to_is_put_back(assert_is_a_function: Any) -> None:
+    def forward(self: Any, x: Tensor) -> Tensor:
+        torch.add(self.a, 1, out=self.a)
+        torch._foreach_add_([self.b, self.c], 1.0)
+        F.batch_norm(x, self.mean, self.variance, training=True)
+        self.d.numpy()[:] += 1
+        x.numpy()[:, 0] = 2
+        self.e.random_(3)
+        return (
+            self.drop(x) * self.a * self.b * self.c + self.mean + self.d + self.table(torch.arange(4))[:, 0]
+        )
+
+    buffers = {name: nn.Buffer(normal(4, seed=i)) for i, name in enumerate("abcde")}
+    statistics = {"mean": nn.Buffer(normal(4)), "variance": nn.Buffer(normal(4).square())}
+    table = nn.Embedding(4, 3, max_norm=0.5, dtype=torch.float64)
+    model = Apply(forward, drop=nn.Dropout(0.4), table=table, **buffers, **statistics)
+    with pytest.warns(PartlyRandom, match="no seed can hold: random_"):
+        predict(model, normal(5, 4), num_draws=2)
+    # Statistics are those of the batch, so only the plans must agree.
+    assert_is_a_function(model, normal(5, 4), batches=False)
 
 
 def test_an_output_in_the_models_own_memory_survives(assert_is_a_function: Any) -> None:
@@ -868,6 +1007,14 @@ def test_sites_are_chosen_by_path_pattern_type_or_function(
     torch.testing.assert_close(predict(other, x, num_draws=6).draws, draws)
 
 
+@pytest.mark.parametrize("exclude", ["1", DropPath, lambda path, module: isinstance(module, DropPath)])
+def test_noise_that_is_on_in_training_only_can_be_excluded(exclude: Any, assert_is_a_function: Any) -> None:
+    model = nn.Sequential(linear(4, 4), DropPath(0.5), nn.Dropout(0.4), linear(4, 2))
+    without = nn.Sequential(model[0], nn.Identity(), model[2], model[3])
+    expected = predict(without, normal(5, 4), num_draws=6).draws
+    torch.testing.assert_close(assert_is_a_function(model, normal(5, 4), exclude=exclude), expected)
+
+
 def test_own_noise_that_is_excluded_is_the_same_in_every_draw(assert_is_a_function: Any) -> None:
     noisy = Apply(lambda self, x: x + torch.randn_like(x))
     model = Apply(lambda self, x: self.drop(self.noisy(x)), noisy=noisy, drop=nn.Dropout(0.4))
@@ -919,8 +1066,10 @@ def test_a_copy_made_inside_a_draw_outlives_it() -> None:
     model = nn.Sequential(nn.Dropout(0.5))
     with FunctionDraw(model):
         made = copy.deepcopy(model)
-    assert made[0].training is False
+    assert not made[0].training
+    assert copy.copy(made[0].training) is False
     assert torch.equal(made(torch.ones(2, 3)), torch.ones(2, 3))
+    assert made.train()[0].training is True
 
 
 # what was found out about a model is kept, but not for longer than it holds

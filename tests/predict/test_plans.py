@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from torch import Tensor, nn
 
-from bayesdrop import BernoulliDropout, DropConnect, GaussianDropout, MixtureDropout, predict
+from bayesdrop import BernoulliDropout, DropConnect, GaussianDropout, MixtureDropout, NoRandomness, predict
 from bayesdrop.draws.study import study
 from bayesdrop.predict.record import recording
 
@@ -140,6 +140,94 @@ def test_every_plan_gives_the_draws_of_a_random_network(
         torch.testing.assert_close(small, truth, rtol=1e-9, atol=1e-10)
 
 
+# random programs: views, changes in place, constants and noise, in any order
+
+STEPS: dict[str, Callable[[Any, list[Tensor], Tensor, Tensor], Any]] = {
+    "copy": lambda m, v, a, b: v.append(a.clone()),
+    "view": lambda m, v, a, b: v.append(a[:, :]),
+    "turned view": lambda m, v, a, b: v.append(a.t().t()),
+    "detached": lambda m, v, a, b: v.append(a.detach()),
+    "data": lambda m, v, a, b: v.append(a.data),
+    "reshaped": lambda m, v, a, b: v.append(a.reshape(-1).view(-1, 4)),
+    "add in place": lambda m, v, a, b: a.add_(b),
+    "multiply in place": lambda m, v, a, b: a.mul_(1.5),
+    "square in place": lambda m, v, a, b: a.mul_(a),
+    "clamp in place": lambda m, v, a, b: a.clamp_(-1, 1),
+    "copy in place": lambda m, v, a, b: a.copy_(b),
+    "fill in place": lambda m, v, a, b: a.masked_fill_(b > 0.5, 0.1),
+    "part in place": lambda m, v, a, b: a.narrow(1, 1, 2).add_(1),
+    "chunk in place": lambda m, v, a, b: a.chunk(2, 1)[0].mul_(2),
+    "data in place": lambda m, v, a, b: a.data.add_(1),
+    "column": lambda m, v, a, b: a.__setitem__((slice(None), 1), b[:, 2]),
+    "columns": lambda m, v, a, b: a.__setitem__((slice(None), slice(2)), b[:, 2:]),
+    "new column": lambda m, v, a, b: v.append(torch.zeros_like(a)) or v[-1].__setitem__((..., 0), b[:, 1]),
+    "activation in place": lambda m, v, a, b: v.append(F.leaky_relu(a, 0.2, True)),
+    "activation": lambda m, v, a, b: v.append(torch.tanh(a)),
+    "drop": lambda m, v, a, b: v.append(m.drop(a)),
+    "drop in place": lambda m, v, a, b: m.drop_in_place(a),
+    "drop function": lambda m, v, a, b: v.append(F.dropout(a, 0.3, m.training, inplace=True)),
+    "linear": lambda m, v, a, b: v.append(m.linear(a)),
+    "join": lambda m, v, a, b: v.append(torch.cat([a[:, :2], b[:, 2:]], 1)),
+    "choose": lambda m, v, a, b: v.append(torch.where(a > 0, a, b)),
+    "stretch": lambda m, v, a, b: v.append(a[:, :1].expand(-1, 4)),
+    "out": lambda m, v, a, b: v.append(torch.add(a, b, out=torch.empty_like(a))),
+    "own noise": lambda m, v, a, b: v.append(a + torch.rand_like(b)),
+    "read": lambda m, v, a, b: v.append(a * float((b[0] > 0).sum() % 2)),
+    "buffer": lambda m, v, a, b: v.append(a + m.buffer.add_(1)),
+}
+
+
+class Program(nn.Module):
+    def __init__(self, steps: list[tuple[str, int, int]]) -> None:
+        super().__init__()
+        self.steps = steps
+        self.linear = nn.Linear(4, 4, dtype=torch.float64)
+        self.drop, self.drop_in_place = nn.Dropout(0.4), nn.Dropout(0.4, inplace=True)
+        self.buffer = nn.Buffer(normal(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = [self.linear(x), x]
+        for name, first, second in self.steps:
+            STEPS[name](self, values, values[first % len(values)], values[second % len(values)])
+        return torch.stack(values[-3:]).sum(0)
+
+
+def outcome(model: nn.Module, x: Tensor, plan: Any) -> Tensor | str:
+    """Draws, or why there are none: torch refuses to change a stretched tensor in place."""
+    try:
+        return predict(model, x, num_draws=4, plan=plan).draws
+    except NoRandomness:
+        return "no noise"
+    except RuntimeError as error:
+        return str(error)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 9), st.integers(0, 9)), max_size=9
+    ),
+    at=st.integers(0, 3),
+    which=st.integers(0, 9),
+)
+def test_every_plan_gives_the_draws_of_a_random_program(
+    steps: list[tuple[str, int, int]], at: int, which: int
+) -> None:
+    model, x = Program([*steps[:at], ("drop function", which, 0), *steps[at:]]), normal(3, 4)
+    before, buffer = x.clone(), model.buffer.clone()
+    truth = outcome(model, x, "whole model")
+    for plan in PLANS:
+        found = outcome(model, x, plan)
+        if isinstance(found, str) and found == "no noise" and isinstance(truth, Tensor):
+            assert (truth == truth[:1]).all()
+        elif isinstance(truth, Tensor):
+            torch.testing.assert_close(found, truth, rtol=1e-9, atol=1e-10, equal_nan=True)
+        else:
+            assert found == truth
+    assert torch.equal(x, before)
+    assert torch.equal(model.buffer, buffer)
+
+
 # chunks
 
 
@@ -193,6 +281,16 @@ def test_folding_does_not_read_past_a_change_in_place() -> None:
 # which plan
 
 
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = nn.LSTM(4, 5, 2, dropout=0.3, batch_first=True).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.network(x)[0]
+        return out
+
+
 @pytest.mark.parametrize(
     ("model", "x", "way"),
     [
@@ -204,8 +302,26 @@ def test_folding_does_not_read_past_a_change_in_place() -> None:
             "stacked",
         ),
         (attention(), normal(2, 3, 8), "stacked"),
+        (
+            nn.Sequential(
+                nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Dropout2d(0.5)
+            ).double(),
+            normal(2, 1, 5, 5),
+            "stacked",
+        ),
+        (
+            nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(4), nn.LayerNorm(5), nn.InstanceNorm1d(4)).double(),
+            normal(2, 4, 5),
+            "stacked",
+        ),
+        (
+            nn.Sequential(nn.Embedding(9, 4), nn.Dropout(0.5), nn.Flatten(), nn.Linear(12, 2)),
+            torch.arange(6).reshape(2, 3),
+            "stacked",
+        ),
+        (Recurrent(), normal(2, 3, 4), "loop"),
     ],
-    ids=["small", "large", "in place", "attention"],
+    ids=["small", "large", "in place", "attention", "images", "norms", "embedding", "recurrent"],
 )
 def test_common_networks_are_not_run_whole(model: nn.Module, x: Tensor, way: str) -> None:
     assert str(predict(model, x, num_draws=20).plan).startswith(way)

@@ -223,9 +223,11 @@ def recurrent(mode: InterceptMode, func: Any, args: Arguments, kwargs: Keywords)
 
 def statistics(mode: InterceptMode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
     """F.batch_norm and F.instance_norm, in a module that is in training mode for the sake of its dropout."""
-    name = "training" if func is F.batch_norm else "use_input_stats"
-    flag = argument(args, kwargs, 5, name, func is not F.batch_norm)
-    has_statistics = argument(args, kwargs, 1, "running_mean", None) is not None
+    batch = func in (F.batch_norm, torch.batch_norm)
+    name = "training" if batch else "use_input_stats"
+    flag = argument(args, kwargs, 5, name, not batch)
+    first = 1 if func in (F.batch_norm, F.instance_norm) else 3
+    has_statistics = argument(args, kwargs, first, "running_mean", None) is not None
     if isinstance(flag, HeldFlag) or not (flag and has_statistics and mode.draw.in_training()):
         return NotImplemented
     if len(args) > 5:

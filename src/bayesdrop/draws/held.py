@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from bayesdrop.draws.intercept import InterceptMode
 from bayesdrop.draws.layout import Layout, layout
 from bayesdrop.draws.passes import PassState
-from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule
+from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule, compares_flag
 from bayesdrop.draws.source import NoiseSource, Sampler
 from bayesdrop.functional.noise import KeepNoise
 from bayesdrop.inputs import batch_rows
 
 if TYPE_CHECKING:
-    from bayesdrop.draws.study import Study
+    from bayesdrop.draws.watch import Study
 
 __all__ = ["FunctionDraw", "HeldNoise", "RowDraw", "active_draw", "evaluating"]
 
@@ -346,6 +346,12 @@ class HeldNoise:
             mode.asleep = False
         self._set_flags()
 
+    def _selected_below(self, path: str) -> bool:
+        """Whether any site at or below `path` may be on."""
+        prefix = f"{path}." if path else ""
+        inner = (other for other in self._paths.values() if other.startswith(prefix))
+        return self.selected(path) or any(self.selected(other) for other in inner)
+
     def _set_flags(self) -> None:
         trained = self._study.trained if self._study is not None else frozenset()
         for site in self._study.off if self._study is not None else ():
@@ -353,7 +359,9 @@ class HeldNoise:
         for module, path in self._paths.items():
             if not isinstance(module, torch.jit.ScriptModule):
                 # Straight into the dictionary: nn.Module.__setattr__ would cost ten times as much.
-                module.__dict__["training"] = HeldFlag.of(self, path, training=path in trained)
+                on = path in trained and self._selected_below(path)
+                plain = compares_flag(module.__class__)
+                module.__dict__["training"] = on if plain else HeldFlag.of(self, path, training=on)
 
     def _mode(self) -> InterceptMode:
         return InterceptMode(self)

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from bayesdrop.draws import dropouts, own
 from bayesdrop.draws.dropouts import OPERATORS, name_of
 from bayesdrop.draws.own import is_random_function
-from bayesdrop.draws.passes import writes_in_place
+from bayesdrop.draws.passes import memory_of, written_by
 from bayesdrop.draws.sites import HeldFlag
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class InterceptMode(TorchFunctionMode):
         self.draw = draw
         #: of the pass that is under way
         self.state: PassState | None = None
+        #: memory that is as it was, after the pass
+        self.put_back: set[int] = set()
         #: looks the other way while something else is found out about the model
         self.asleep = False
         self._depth = 0
@@ -74,14 +76,14 @@ class InterceptMode(TorchFunctionMode):
                 return result
         args, kwargs = self._without_flags(args), self._without_flags(kwargs)
         name = name_of(func)
+        for tensor in written_by(name, args, kwargs):
+            self.before_write(tensor)
         if is_random_function(name, args, kwargs):
             self.draw.saw_foreign_randomness(name)
             try:
                 return self.run(func, args, kwargs)
             finally:
                 self._generator = torch.get_rng_state()
-        if self.state is not None and writes_in_place(name, args, kwargs) and isinstance(args[0], Tensor):
-            self.state.before_write(args[0])
         return self.run(func, args, kwargs)
 
     def run(self, func: Any, args: Arguments, kwargs: Keywords) -> Any:
@@ -90,9 +92,13 @@ class InterceptMode(TorchFunctionMode):
 
     def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
         """`target` with the elements of `value`: what a dropout call in place gives back."""
-        if self.state is not None:
-            self.state.before_write(target)
+        self.before_write(target)
         return target.copy_(value)
+
+    def before_write(self, target: Tensor) -> None:
+        """A tensor is about to change; after the pass it will be put back if it was there before."""
+        if self.state is not None and self.state.before_write(target):
+            self.put_back.add(memory_of(target))
 
     def unchanged(self, x: Tensor) -> Tensor:
         """What to read of a tensor that will be overwritten."""
@@ -143,7 +149,9 @@ _HANDLERS: dict[Any, Handler] = {
     F.scaled_dot_product_attention: dropouts.attention,
     F.multi_head_attention_forward: dropouts.multi_head_attention,
     **dict.fromkeys((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu), dropouts.recurrent),
-    **dict.fromkeys((F.batch_norm, F.instance_norm), dropouts.statistics),
+    **dict.fromkeys(
+        (F.batch_norm, F.instance_norm, torch.batch_norm, torch.instance_norm), dropouts.statistics
+    ),
     **dict.fromkeys((torch.rand, torch.randn, torch.rand_like, torch.randn_like), own.factory),
     **dict.fromkeys((torch.bernoulli, Tensor.bernoulli, Tensor.bernoulli_), own.bernoulli),
     **dict.fromkeys((Tensor.uniform_, Tensor.normal_, Tensor.exponential_), own.fill),

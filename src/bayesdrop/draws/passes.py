@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["PassState", "map_tensors", "tensors_in", "writes_in_place"]
+__all__ = [
+    "ESCAPES",
+    "INPLACE_ARGUMENT",
+    "PassState",
+    "map_tensors",
+    "tensors_in",
+    "writes_in_place",
+    "written_by",
+]
 
 
 class PassState:
@@ -34,25 +42,27 @@ class PassState:
             if _may_keep_tensors(module)
         ]
 
-    def before_write(self, target: Tensor) -> None:
-        """A function is about to change `target` in place."""
+    def before_write(self, target: Tensor) -> bool:
+        """A function is about to change `target` in place. Whether that will be put back."""
         if self._owners is None:
             self._owners = {}
             known = [*self._model.parameters(), *self._model.buffers(), *tensors_in(self._inputs)]
             known += [tensor for _, simple, _, _ in self._attributes for tensor in tensors_in(simple)]
             for tensor in known:
-                self._owners.setdefault(_memory(tensor), []).append(tensor)
-        for tensor in self._owners.get(_memory(target), ()):
+                self._owners.setdefault(memory_of(tensor), []).append(tensor)
+        owners = self._owners.get(memory_of(target), ())
+        for tensor in owners:
             if id(tensor) not in self._saved:
                 self._saved[id(tensor)] = (tensor, tensor.detach().clone())
+        return bool(owners)
 
     def finish(self, output: Any) -> Any:
         """Put everything back; the output, copied where it shares memory with what is put back."""
         if self._saved:
             # Out of sight of the mode that watches the model; the copy of the output is a step of the pass.
             with torch._C.DisableTorchFunction():
-                touched = {_memory(tensor) for tensor, _ in self._saved.values()}
-                shared = {id(tensor) for tensor in tensors_in(output) if _memory(tensor) in touched}
+                touched = {memory_of(tensor) for tensor, _ in self._saved.values()}
+                shared = {id(tensor) for tensor in tensors_in(output) if memory_of(tensor) in touched}
             if shared:
                 output = map_tensors(output, lambda t: t.clone() if id(t) in shared else t)
             with torch._C.DisableTorchFunction(), torch.no_grad():
@@ -128,7 +138,8 @@ def _holds_tensor(value: Any) -> bool:
     return isinstance(value, Tensor | list | tuple | dict) and next(tensors_in(value), None) is not None
 
 
-def _memory(tensor: Tensor) -> int:
+def memory_of(tensor: Tensor) -> int:
+    """Where the elements of a tensor are: the same for all views of one memory."""
     try:
         return tensor.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):
@@ -143,6 +154,27 @@ def writes_in_place(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     return at is not None and bool(kwargs.get("inplace", args[at] if len(args) > at else False))
 
 
+def written_by(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
+    """Tensors that a call of a function of this name may change."""
+    if "out" in kwargs:
+        yield from tensors_in(kwargs["out"])
+    if writes_in_place(name, args, kwargs) or name in ESCAPES:
+        yield from tensors_in(args[:1])
+    elif name in _WRITERS:
+        at, key = _WRITERS[name]
+        if args[at] if len(args) > at else kwargs.get(key):
+            yield from tensors_in((args, kwargs))
+
+
+#: what hands the memory of a tensor to somebody else
+ESCAPES = frozenset({"numpy", "__array__", "__dlpack__", "untyped_storage", "storage", "data_ptr"})
+# Functions that write if they are told to: running statistics; rows that are longer than max_norm.
+_WRITERS = {
+    "batch_norm": (5, "training"),
+    "instance_norm": (5, "use_input_stats"),
+    "embedding": (3, "max_norm"),
+    "embedding_bag": (3, "max_norm"),
+}
 _AUGMENTED = frozenset(
     f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")
 )

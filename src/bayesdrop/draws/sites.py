@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dis
 import fnmatch
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
+from types import FunctionType
 from typing import Any
 
 from torch import nn
 
 from bayesdrop.errors import must
 
-__all__ = ["HeldFlag", "Selection", "Site", "StochasticModule", "Where"]
+__all__ = ["HeldFlag", "Selection", "Site", "StochasticModule", "Where", "compares_flag"]
 
 
 class StochasticModule(nn.Module):
@@ -51,9 +54,29 @@ class HeldFlag(int):
         named = {k: False if isinstance(value, cls) else value for k, value in (kwargs or {}).items()}
         return func(*plain, **named)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> HeldFlag:
+        # A module that is copied inside a draw, by the model itself, is part of the draw.
+        return self
+
     def __reduce__(self) -> tuple[type[bool], tuple[bool]]:
-        # A copy of a module, which outlives the draw, has a plain flag.
+        # What is stored outlives the draw: a plain flag.
         return bool, (bool(self),)
+
+
+@cache
+def compares_flag(kind: type[Any]) -> bool:
+    """Whether the code of a class asks if `self.training` *is* True or False: only a bool can be that."""
+    owners = [owner for owner in kind.__mro__ if not owner.__module__.startswith("torch.nn.")]
+    codes = [
+        member.__code__ for o in owners for member in vars(o).values() if isinstance(member, FunctionType)
+    ]
+    for code in codes:
+        steps = list(dis.get_instructions(code))
+        for first, second, third in zip(steps, steps[1:], steps[2:], strict=False):
+            values = (first.argval, second.argval)
+            if third.opname == "IS_OP" and "training" in values and any(type(v) is bool for v in values):
+                return True
+    return False
 
 
 @dataclass(frozen=True)

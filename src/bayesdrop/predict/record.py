@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from bayesdrop.draws import FunctionDraw, RowDraw, Sampler
 from bayesdrop.draws.held import HeldNoise
 from bayesdrop.draws.intercept import InterceptMode
-from bayesdrop.draws.passes import INPLACE_ARGUMENT, writes_in_place
+from bayesdrop.draws.passes import ESCAPES, INPLACE_ARGUMENT, memory_of, writes_in_place
 from bayesdrop.predict.tape import Leaf, Op, Ref, Tape, _tensors
 
 __all__ = ["Recording", "recording"]
@@ -34,19 +34,24 @@ class Recording:
         self.size = 0
         self.mutates = False
         self.broken: str | None = None
+        #: memory that has other elements now than it had in the pass
+        self.put_back: set[int] = set()
         self._values: dict[int, int] = {}
         self._known: dict[int, Any] = {}
         self._constants: dict[int, tuple[Tensor, int]] = {}
         # When a tensor became known, and when its memory was last written to behind its back.
         self._stamps: dict[int, int] = {}
         self._written: dict[int, int] = {}
+        # Memory that somebody else may write to, unseen.
+        self._escaped: set[int] = set()
         self._clock = 0
         self._precision = _precision()
 
     def tape(self, output: Tensor) -> Tape | None:
         """The tape that ends in `output`; None if the pass cannot be replayed."""
-        if self.broken is None and any(_version(t) != version for t, version in self._constants.values()):
-            self.broken = "a tensor is changed in place after it was used"
+        for tensor, version in self._constants.values():
+            if _version(tensor) != version or (self.put_back and memory_of(tensor) in self.put_back):
+                self.stop("a tensor is changed in place after it was used")
         if self.broken is None and self._written:
             self._check_current(output)
         if self.broken is not None:
@@ -91,8 +96,10 @@ class Recording:
         if depends and self.broken is None:
             return self._write(func, args, kwargs, tensors)
         name = getattr(func, "__name__", "")
-        if tensors and writes_in_place(name, args, kwargs):
+        if tensors and (writes_in_place(name, args, kwargs) or name in ESCAPES):
             self._check_constant(tensors[0])
+            if name in ESCAPES:
+                self._escaped.add(memory_of(tensors[0]))
         result = func(*args, **kwargs)
         gradient = name == "__get__" and func == _GRADIENT and result is not None
         if gradient or name in ("__set__", "backward"):
@@ -191,17 +198,17 @@ class Recording:
 
     def _moved_on(self, target: Tensor, index: int) -> None:
         self._clock += 1
-        self._written[_memory(target)] = self._clock
+        self._written[memory_of(target)] = self._clock
         self._register(target, index)
 
     def _check_current(self, tensor: Tensor) -> None:
-        if self._stamps.get(id(tensor), 0) < self._written.get(_memory(tensor), 0):
+        if self._stamps.get(id(tensor), 0) < self._written.get(memory_of(tensor), 0):
             self.stop("noise is written into a tensor that has other views")
 
     def _check_constant(self, target: Tensor) -> None:
         """`target` is about to change; `x.data`, which shares memory with x, has a version of its own."""
-        memory = _memory(target)
-        if any(_memory(tensor) == memory for tensor, _ in self._constants.values()):
+        memory = memory_of(target)
+        if any(memory_of(tensor) == memory for tensor, _ in self._constants.values()):
             self.stop("a tensor is changed in place after it was used")
 
     # what is known
@@ -224,6 +231,8 @@ class Recording:
             index = self._values.get(id(value))
             if index is not None:
                 return Ref(index)
+            if self._escaped and memory_of(value) in self._escaped:
+                self.stop("a tensor has been handed out of torch")
             if id(value) not in self._constants:
                 self._constants[id(value)] = (value, _version(value))
             return value
@@ -245,13 +254,6 @@ _GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
 
 def _version(tensor: Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
-
-
-def _memory(tensor: Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (NotImplementedError, RuntimeError):
-        return id(tensor)
 
 
 def _precision() -> tuple[bool, bool]:
@@ -287,8 +289,7 @@ class _RecordMode(InterceptMode):
         return self.record.call(func, args, kwargs)
 
     def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
-        if self.state is not None:
-            self.state.before_write(target)
+        self.before_write(target)
         return self.record.overwrite(target, value)
 
     def unchanged(self, x: Tensor) -> Tensor:
@@ -327,6 +328,8 @@ class _RecordingDraw(FunctionDraw):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
+        if self._mode_of_pass is not None:
+            self.record.put_back = self._mode_of_pass.put_back
         if not self.foreign and self._random_states != _random_states():
             self.saw_foreign_randomness("a random function out of sight")
 
