@@ -7,8 +7,10 @@ from bayesdrop.errors import Diverged, NoRandomness
 from bayesdrop.fit import History, fit
 from bayesdrop.layers import (
     BernoulliDropout,
+    ConcreteDropout,
     DropConnect,
     GaussianDropout,
+    LearnableDropout,
     MixtureDropout,
     StochasticLayer,
     rates,
@@ -18,6 +20,7 @@ from bayesdrop.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian
 from bayesdrop.objectives import (
     ElboTerms,
     NegativeELBO,
+    arm_loss,
     precision_from_weight_decay,
     weight_decay_from_precision,
 )
@@ -29,6 +32,7 @@ __all__ = [
     "Audit",
     "BernoulliDropout",
     "Categorical",
+    "ConcreteDropout",
     "Diverged",
     "DropConnect",
     "ElboTerms",
@@ -37,6 +41,7 @@ __all__ = [
     "GaussianDropout",
     "HeteroscedasticGaussian",
     "History",
+    "LearnableDropout",
     "Likelihood",
     "MixtureDropout",
     "Multinomial",
@@ -46,6 +51,7 @@ __all__ = [
     "Prediction",
     "StochasticLayer",
     "__version__",
+    "arm_loss",
     "audit",
     "fit",
     "load",

@@ -12,10 +12,12 @@ from bayesdrop.functional.kl import (
     bernoulli_dropout_kl,
     gaussian_dropout_kl,
     gaussian_kl,
+    learned_dropout_kl,
     mixture_dropout_kl,
     mixture_information,
 )
 from bayesdrop.functional.noise import gaussian_multiplier, keep_mask, standard_normal
+from bayesdrop.functional.relax import relaxed_keep, relaxed_moments
 
 __all__ = [
     "bernoulli_dropout_kl",
@@ -26,10 +28,13 @@ __all__ = [
     "gaussian_kl",
     "gaussian_multiplier",
     "keep_mask",
+    "learned_dropout_kl",
     "mixture_dropout_kl",
     "mixture_information",
     "mutual_information",
     "predictive_entropy",
+    "relaxed_keep",
+    "relaxed_moments",
     "standard_normal",
     "variation_ratio",
 ]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from bayesdrop.functional.bits import from_bits, random_bits, runs_plainly
 
 __all__ = [
     "GaussianNoise",
@@ -22,8 +22,6 @@ __all__ = [
     "standard_normal",
 ]
 
-_RESOLUTION = 2**32
-
 
 def keep_mask(p: Tensor, shape: Sequence[int], generator: np.random.Generator | None = None) -> Tensor:
     """z / (1 - p) with z = 0 with probability p, else 1.
@@ -34,35 +32,10 @@ def keep_mask(p: Tensor, shape: Sequence[int], generator: np.random.Generator | 
         generator: where the randomness comes from (the mask is then on the CPU); the global generator
             of p's device if None.
 
-    With a generator, p is resolved to 2^-32: 32 random bits are compared with round(p 2^32). Without
-    one it is resolved to 2^-24, the spacing of the single-precision uniforms that are compared with p.
+    p is resolved to 2^-32: 32 random bits are compared with round(p 2^32). Away from the CPU it is resolved
+    to 2^-24, the spacing of the single-precision uniforms that are compared with p.
     """
-    if generator is None:
-        uniform = torch.rand(tuple(shape), device=p.device, dtype=torch.float32)
-        keep = 1 - p
-        # p = 1 never keeps anything; its scale is irrelevant, and 0 * inf would be NaN.
-        scale = torch.where(keep > 0, keep, 1).reciprocal()
-        return (uniform >= p) * scale
-    count = math.prod(shape)
-    words = generator.bit_generator.random_raw((count + 1) // 2)
-    bits = words.view(np.uint32)[:count].reshape(tuple(shape))
-    threshold, scale = _threshold_and_scale(p)
-    return torch.from_numpy(np.multiply(bits >= threshold, scale))
-
-
-def _threshold_and_scale(p: Tensor) -> tuple[Any, Any]:
-    """The smallest word that is kept, and 1 / (1 - p) in single precision unless p has more."""
-    kind: Any = np.float64 if p.dtype == torch.float64 else np.float32
-    if p.dim() == 0:
-        # Python numbers: arrays of no dimension take ten times as long.
-        rate = p.item()
-        keep = kind(1) - kind(rate)
-        scale = kind(1) / keep if keep > 0 else kind(0)
-        return np.uint32(min(round(rate * _RESOLUTION), _RESOLUTION - 1)), scale
-    rates = p.detach().cpu().to(torch.float64).numpy()
-    words = np.minimum(np.rint(rates * _RESOLUTION), _RESOLUTION - 1).astype(np.uint32)
-    keeps = (1 - rates).astype(kind)
-    return words, np.divide(kind(1), keeps, out=np.zeros_like(keeps), where=keeps > 0)
+    return from_bits(random_bits(shape, p.device, generator), p)
 
 
 def standard_normal(
@@ -83,6 +56,9 @@ def gaussian_multiplier(
     """
     if generator is not None:
         p = p.cpu()
+    elif p.dim() == 0 and not p.requires_grad and runs_plainly(p.device):
+        # One pass over memory instead of three.
+        return torch.empty(tuple(shape), dtype=torch.float32).normal_(1.0, (p / (1 - p)).sqrt().item())
     return 1 + (p / (1 - p)).sqrt() * standard_normal(shape, generator, p.device)
 
 

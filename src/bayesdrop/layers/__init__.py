@@ -2,14 +2,18 @@
 
 from bayesdrop.layers.base import StochasticLayer, rates, total_kl
 from bayesdrop.layers.bernoulli import BernoulliDropout
+from bayesdrop.layers.concrete import ConcreteDropout
 from bayesdrop.layers.dropconnect import DropConnect
 from bayesdrop.layers.gaussian import GaussianDropout
+from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.mixture import MixtureDropout
 
 __all__ = [
     "BernoulliDropout",
+    "ConcreteDropout",
     "DropConnect",
     "GaussianDropout",
+    "LearnableDropout",
     "MixtureDropout",
     "StochasticLayer",
     "rates",

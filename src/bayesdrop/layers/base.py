@@ -22,6 +22,7 @@ from bayesdrop.layers.weights import (
     is_batched,
     num_units,
     unit_axis,
+    units_like_weight,
 )
 
 __all__ = ["InputNoiseLayer", "StochasticLayer", "WeightNoiseLayer", "rates", "total_kl"]
@@ -37,7 +38,8 @@ class StochasticLayer(StochasticModule):
 
     Args:
         layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d`; its weights are the posterior's mean.
-        p: chance of dropping, in [0, 1): one number, or one per input unit (feature or channel).
+        p: chance of dropping, in [0, 1): one number, or one per input unit (feature or channel); None where
+            the class has a `p` of its own, which is learned.
         bias_p: chance of dropping each entry of the bias; None leaves the bias alone (it is a point).
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l, K_in being the inputs that one output sums over.
@@ -53,7 +55,7 @@ class StochasticLayer(StochasticModule):
     def __init__(
         self,
         layer: nn.Module,
-        p: float | Sequence[float] | Tensor = 0.1,
+        p: float | Sequence[float] | Tensor | None = 0.1,
         *,
         bias_p: float | None = None,
         length_scale: float = 1e-2,
@@ -63,7 +65,8 @@ class StochasticLayer(StochasticModule):
         super().__init__()
         owner = type(self).__name__
         self.layer: WeightLayer = check_layer(owner, layer)
-        self.register_buffer("p", _checked_rate(owner, "p", p, num_units(self.layer)).to(self.layer.weight))
+        if p is not None:
+            self.register_buffer("p", _checked_rate(owner, "p", p, num_units(self.layer)).to(self.layer.weight))
         if bias_p is None:
             self.bias_p = None
         else:
@@ -73,6 +76,16 @@ class StochasticLayer(StochasticModule):
         self.length_scale = _checked_length_scale(owner, length_scale)
         self.scale_by_fan_in = scale_by_fan_in
         self.prior_on_bias = prior_on_bias
+
+    @property
+    def weight(self) -> Tensor:
+        """The mean of the random weights: what `eval()` uses. Modules that read their layers' weights find it."""
+        return self.layer.weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The wrapped layer's bias."""
+        return self.layer.bias
 
     @abstractmethod
     def kl(self, length_scale: float | None = None) -> Tensor:
@@ -161,7 +174,7 @@ class InputNoiseLayer(StochasticLayer):
     def __init__(
         self,
         layer: nn.Module,
-        p: float | Sequence[float] | Tensor = 0.1,
+        p: float | Sequence[float] | Tensor | None = 0.1,
         *,
         elementwise: bool = False,
         bias_p: float | None = None,
@@ -183,24 +196,32 @@ class InputNoiseLayer(StochasticLayer):
     def noise(self, p: Tensor) -> Noise:
         """The noise at the rate `p`, which broadcasts against it; of mean one."""
 
-    def input_noise(self, x: Tensor) -> Tensor | None:
-        """What the input is multiplied by, or None in evaluation."""
+    def unit_axis(self, x: Tensor) -> int:
+        """The axis of `x` that holds the input units; an error if it does not."""
         axis = unit_axis(self.layer, x)
         if x.dim() <= axis or axis < 0 or x.shape[axis] != num_units(self.layer):
             want = f"an input with {num_units(self.layer)} units on axis {axis}"
             raise ValueError(must(type(self).__name__, "x", want, tuple(x.shape)))
-        batched = is_batched(self.layer, x)
+        return axis
 
-        def shape(rows: int) -> tuple[int, ...]:
-            size = list(x.shape) if self.elementwise else [1] * x.dim()
-            size[axis] = x.shape[axis]
-            if batched:
-                size[0] = rows
-            return tuple(size)
+    def noise_shape(self, x: Tensor, rows: int) -> tuple[int, ...]:
+        """Shape of the noise of `rows` rows, so as to broadcast against `x`."""
+        axis = self.unit_axis(x)
+        size = list(x.shape) if self.elementwise else [1] * x.dim()
+        size[axis] = x.shape[axis]
+        if is_batched(self.layer, x):
+            size[0] = rows
+        return tuple(size)
 
-        per_unit = [-1] + [1] * (x.dim() - 1 - axis)
+    def like_weight(self, per_unit: Tensor) -> Tensor:
+        """Values of the units, or one for all, so as to broadcast against the weight."""
+        return per_unit if per_unit.dim() == 0 else units_like_weight(self.layer, per_unit)
+
+    def input_noise(self, x: Tensor) -> Tensor | None:
+        """What the input is multiplied by, or None in evaluation."""
+        per_unit = [-1] + [1] * (x.dim() - 1 - self.unit_axis(x))
         p = self.p if self.p.dim() == 0 else self.p.reshape(per_unit)
-        return self.noise_for(x, "input", shape, self.noise(p))
+        return self.noise_for(x, "input", lambda rows: self.noise_shape(x, rows), self.noise(p))
 
     def forward(self, x: Tensor) -> Tensor:
         """The linear map of the noisy input. Shapes as the wrapped layer's."""

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from bayesdrop.draws import FunctionDraw, evaluating
 from bayesdrop.errors import must
+from bayesdrop.functional.arm import Estimator, check_passes
 from bayesdrop.inputs import Inputs, call
 from bayesdrop.layers.base import StochasticLayer, total_kl
 from bayesdrop.likelihoods import Gaussian, Likelihood
+from bayesdrop.objectives.arm import arm_loss, learns_masks
 
 __all__ = ["ElboTerms", "NegativeELBO"]
 
@@ -43,6 +45,9 @@ class NegativeELBO(nn.Module):
             parameters.
         num_data: N, the number of rows in the whole training set. May be changed as data grow.
         length_scale: prior length scale for all layers, used instead of the layers' own.
+        estimator: of the gradient in the rates of `LearnableDropout`, see `arm_loss`; the loop that calls
+            the objective is the same for all posteriors.
+        num_passes: of that estimator.
 
     `objective(model, x, y)` gives `ElboTerms`. Targets (N, ...); values of a row are summed.
     Reference: Gal & Ghahramani (2016), Eq. 4; Gal, Hron & Kendall (2017), Eq. 1.
@@ -54,7 +59,15 @@ class NegativeELBO(nn.Module):
     torch.Size([])
     """
 
-    def __init__(self, likelihood: Likelihood, *, num_data: int, length_scale: float | None = None) -> None:
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        *,
+        num_data: int,
+        length_scale: float | None = None,
+        estimator: Estimator = "disarm",
+        num_passes: int | None = None,
+    ) -> None:
         super().__init__()
         if not isinstance(likelihood, Likelihood):
             raise TypeError(must("NegativeELBO", "likelihood", "a Likelihood, as Gaussian()", likelihood))
@@ -63,6 +76,8 @@ class NegativeELBO(nn.Module):
         self.likelihood = likelihood
         self.length_scale = length_scale
         self.num_data = num_data
+        self.estimator: Estimator = estimator
+        self.num_passes = check_passes("NegativeELBO", estimator, num_passes)
 
     @property
     def num_data(self) -> int:
@@ -85,9 +100,16 @@ class NegativeELBO(nn.Module):
         if not any(isinstance(layer, StochasticLayer) for layer in model.modules()):
             hint = "Wrap its weight layers, as BernoulliDropout(nn.Linear(3, 2), p=0.1)."
             raise ValueError(must("NegativeELBO", "model", "a model with stochastic layers", model, hint))
-        log_prob = self.likelihood.log_prob(call(model, x), y)
-        per_row = log_prob.flatten(1).sum(1) if log_prob.dim() > 1 else log_prob
-        return ElboTerms(-per_row.mean(), total_kl(model, self.length_scale) / self.num_data)
+
+        def nll_per_row(network: nn.Module) -> Tensor:
+            log_prob = self.likelihood.log_prob(call(network, x), y)
+            return -(log_prob.flatten(1).sum(1) if log_prob.dim() > 1 else log_prob)
+
+        if learns_masks(model):
+            nll = arm_loss(model, nll_per_row, estimator=self.estimator, num_passes=self.num_passes)
+        else:
+            nll = nll_per_row(model).mean()
+        return ElboTerms(nll, total_kl(model, self.length_scale) / self.num_data)
 
     @property
     def has_m_step(self) -> bool:

@@ -1,0 +1,150 @@
+"""Unbiased gradients of an expected loss in the logits of Bernoulli masks.
+
+A mask b keeps with chance 1 - p = sigmoid(a). Every estimator sees losses of a few passes and the random
+numbers u behind their masks (b = 1 where u >= p), and gives d E[loss] / d logit p with logit p = -a.
+
+    ARM         (f(1[u > 1 - s]) - f(1[u < s])) (u - 1/2)              s = sigmoid(a)
+    DisARM      (f(b) - f(b')) (b - b') sigmoid(|a|) / 2               ARM with u integrated out
+    LOO         sum_j (f_j - mean f) (b_j - s) / (n - 1)               n independent passes
+    REINFORCE   f(b) (b - s)
+
+Reference: Boluki et al. (2020), Eq. 4 (ARM: Yin & Zhou, 2019); Dong, Mnih & Tucker (2020) and Yin et al.
+(2020) for DisARM / U2G; Kool, van Hoof & Welling (2019) for LOO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from bayesdrop.errors import must
+from bayesdrop.functional.bits import from_bits, opposite, uniform_from_bits
+from bayesdrop.functional.sums import padded_shape, summed_product
+
+__all__ = ["Estimator", "apply_learned", "check_passes", "is_antithetic", "rate_gradient"]
+
+Estimator = Literal["disarm", "arm", "loo", "reinforce"]
+#: losses of every pass and bits of every pass -> d loss / d logit p, of the shape of p
+_Formula = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor], Tensor]
+
+
+def is_antithetic(estimator: Estimator) -> bool:
+    """Whether the second pass uses 1 - u of the first."""
+    return estimator in ("arm", "disarm")
+
+
+def check_passes(owner: str, estimator: str, num_passes: int | None) -> int:
+    """How many passes the estimator makes; an error for numbers that it cannot use."""
+    want: dict[str, tuple[int, Callable[[int], bool], str]] = {
+        "disarm": (2, lambda n: n == 2, "2"),
+        "arm": (2, lambda n: n == 2, "2"),
+        "loo": (2, lambda n: n >= 2, "at least 2"),
+        "reinforce": (1, lambda n: n == 1, "1"),
+    }
+    if estimator not in want:
+        raise ValueError(must(owner, "estimator", f"one of {', '.join(map(repr, want))}", estimator))
+    default, allowed, words = want[estimator]
+    if num_passes is None:
+        return default
+    if not isinstance(num_passes, int) or not allowed(num_passes):
+        raise ValueError(must(owner, "num_passes", f"{words} for {estimator!r}", num_passes))
+    return num_passes
+
+
+def rate_gradient(
+    estimator: Estimator, losses: Sequence[Tensor], bits: Sequence[Tensor], p: Tensor
+) -> Tensor:
+    """The estimate of d sum_i E[loss_i] / d logit p.
+
+    Args:
+        estimator: which.
+        losses: of each pass, shape (N,): what is summed; or shape () for a loss of all rows together.
+        bits: random numbers of each pass, rows first; of (N,) losses row i belongs to loss i.
+        p: chance of dropping; broadcasts against the bits.
+
+    Returns: shape of p.
+    """
+    return _FORMULAS[estimator](losses, bits, p)
+
+
+def _contract(weights: Tensor, values: Tensor, p: Tensor) -> Tensor:
+    """sum_i weights_i values_i, then over all positions that share a rate."""
+    flat = values.flatten(1) if values.dim() > 1 else values.unsqueeze(0)
+    summed = weights.to(flat.dtype) @ flat if weights.dim() else flat.sum(0) * weights
+    return summed.reshape(1, *values.shape[1:]).sum_to_size(padded_shape(p, values)).reshape(p.shape).to(p.dtype)
+
+
+def _disarm(losses: Sequence[Tensor], bits: Sequence[Tensor], p: Tensor) -> Tensor:
+    kept, mirrored = from_bits(bits[0], p, scaled=False), from_bits(opposite(bits[0]), p, scaled=False)
+    # sigmoid(|a|) is the larger of p and 1 - p; the sign turns d / da into d / dlogit p.
+    scale = -0.5 * torch.maximum(p, 1 - p)
+    return _contract(losses[0] - losses[1], kept.sub_(mirrored), p) * scale
+
+
+def _arm(losses: Sequence[Tensor], bits: Sequence[Tensor], p: Tensor) -> Tensor:
+    return -_contract(losses[0] - losses[1], uniform_from_bits(bits[0]) - 0.5, p)
+
+
+def _loo(losses: Sequence[Tensor], bits: Sequence[Tensor], p: Tensor) -> Tensor:
+    centre = torch.stack(list(losses)).mean(0)
+    parts = [
+        _contract(loss - centre, from_bits(bit, p, scaled=False) - (1 - p), p)
+        for loss, bit in zip(losses, bits, strict=True)
+    ]
+    return -torch.stack(parts).sum(0) / (len(losses) - 1)
+
+
+def _reinforce(losses: Sequence[Tensor], bits: Sequence[Tensor], p: Tensor) -> Tensor:
+    return -_contract(losses[0], from_bits(bits[0], p, scaled=False) - (1 - p), p)
+
+
+_FORMULAS: dict[str, _Formula] = {"disarm": _disarm, "arm": _arm, "loo": _loo, "reinforce": _reinforce}
+
+
+class _Learned(torch.autograd.Function):
+    """x m, m = b / (1 - p): the path-wise part, through the scale; dm / dlogit p = m p."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, logit_p: Tensor, m: Tensor, estimated: str | None) -> Tensor:
+        ctx.save_for_backward(x, logit_p, m)
+        ctx.estimated = estimated
+        return x * m
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        x, logit_p, m = ctx.saved_tensors
+        grad_x = grad * m
+        if not ctx.needs_input_grad[1]:
+            return grad_x, None, None, None
+        if ctx.estimated == "no":
+            raise RuntimeError(
+                "LearnableDropout: the gradient of the rates was asked for, but a mask has none to give. "
+                "Use NegativeELBO or arm_loss, which estimate it from two passes, or switch the rates off: "
+                "layer.logit_p.requires_grad_(False)."
+            )
+        if ctx.estimated == "raw":
+            return grad_x, None, None, None
+        return grad_x, summed_product(grad_x, x, logit_p) * torch.sigmoid(logit_p), None, None
+
+
+def apply_learned(
+    x: Tensor, logit_p: Tensor, bits: Tensor, *, inverted: bool = True, estimated: bool = True
+) -> Tensor:
+    """x b / (1 - p), or x b if not `inverted`; gradients in x, and through the scale in logit p.
+
+    Args:
+        x: the input.
+        logit_p: of the drop rate; must broadcast against `x`.
+        bits: random numbers of the masks; must broadcast against `x`.
+        inverted: divide by 1 - p.
+        estimated: whether someone adds the other part of the gradient; if not, asking for it is an error.
+    """
+    with torch.no_grad():
+        m = from_bits(bits, torch.sigmoid(logit_p), scaled=inverted).to(x.dtype)
+    out: Tensor = _Learned.apply(x, logit_p, m, ("yes" if inverted else "raw") if estimated else "no")
+    return out

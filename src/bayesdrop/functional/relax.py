@@ -1,0 +1,147 @@
+"""The Concrete relaxation of a mask: a function of the rate that has a gradient.
+
+    z(u) = sigmoid(-(logit p + logit u) / t),        u ~ U(0, 1)
+
+tends to a mask that drops with chance p as the temperature t falls to 0. What multiplies the input is
+z / (1 - p). Reference: Gal, Hron & Kendall (2017), Eq. 5; Maddison et al. (2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from bayesdrop.functional.bits import uniform_from_bits
+from bayesdrop.functional.sums import summed_product
+
+__all__ = ["apply_relaxed", "apply_straight_through", "relaxed_keep", "relaxed_moments"]
+
+_NODES = 64
+
+
+def relaxed_keep(logit_p: Tensor, bits: Tensor, temperature: float) -> Tensor:
+    """z(u) in [0, 1], about 1 where kept.
+
+    Args:
+        logit_p: log(p / (1 - p)) of the drop rate; must broadcast against `bits`.
+        bits: from `bayesdrop.functional.bits.random_bits`.
+        temperature: t, above 0.
+    """
+    # u = 0 and u = 1 are infinities here and 1 and 0 in the end: nothing is clipped.
+    logistic = torch.logit(uniform_from_bits(bits)).to(logit_p.dtype)
+    return torch.sigmoid((logistic + logit_p) * (-1 / temperature))
+
+
+@torch.no_grad()
+def _multiplier(logit_p: Tensor, bits: Tensor, temperature: float, dtype: torch.dtype) -> Tensor:
+    """z / (1 - p), without a graph and in as few passes over memory as can be."""
+    logistic = torch.logit(uniform_from_bits(bits)).to(dtype)
+    keep = torch.sigmoid(-logit_p).to(dtype)
+    return logistic.add_(logit_p.to(dtype)).mul_(-1 / temperature).sigmoid_().div_(keep)
+
+
+class _Relaxed(torch.autograd.Function):
+    """x m with m = z / (1 - p). As dm / dlogit p = m (p - (1 - z) / t), the backward pass needs m alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, logit_p: Tensor, m: Tensor, temperature: float) -> Tensor:
+        ctx.save_for_backward(x, logit_p, m)
+        ctx.temperature = temperature
+        return x * m
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        x, logit_p, m = ctx.saved_tensors
+        grad_x = grad * m
+        if not ctx.needs_input_grad[1]:
+            return grad_x, None, None, None
+        p, t = torch.sigmoid(logit_p), ctx.temperature
+        # sum g x m (p - (1 - z) / t) with z = m (1 - p): two sums, of g x m and of g x m^2.
+        once = summed_product(grad_x, x, logit_p)
+        twice = summed_product(grad_x, x * m, logit_p)
+        return grad_x, once * (p - 1 / t) + twice * ((1 - p) / t), None, None
+
+
+class _StraightThrough(torch.autograd.Function):
+    """x h / (1 - p) with the hard mask h = 1[z > 1/2] and the gradient of the relaxed one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, logit_p: Tensor, m: Tensor, temperature: float) -> Tensor:
+        keep = torch.sigmoid(-logit_p).to(m.dtype)
+        hard = (m * keep > 0.5) / keep
+        ctx.save_for_backward(x, logit_p, m, hard)
+        ctx.temperature = temperature
+        return x * hard
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        x, logit_p, m, hard = ctx.saved_tensors
+        grad_x = grad * hard
+        if not ctx.needs_input_grad[1]:
+            return grad_x, None, None, None
+        p = torch.sigmoid(logit_p)
+        z = m * torch.sigmoid(-logit_p).to(m.dtype)
+        relaxed = summed_product(grad * x, m * (1 - z), logit_p) * (-1 / ctx.temperature)
+        return grad_x, relaxed + summed_product(grad_x, x, logit_p) * p, None, None
+
+
+def apply_relaxed(x: Tensor, logit_p: Tensor, bits: Tensor, temperature: float) -> Tensor:
+    """x z / (1 - p), with gradients in x and in logit p.
+
+    Args:
+        x: the input.
+        logit_p: of the drop rate; must broadcast against `x`.
+        bits: from `random_bits`; must broadcast against `x`.
+        temperature: t, above 0.
+    """
+    return _applied(_Relaxed.apply, x, logit_p, bits, temperature)
+
+
+def apply_straight_through(x: Tensor, logit_p: Tensor, bits: Tensor, temperature: float) -> Tensor:
+    """x 1[z > 1/2] / (1 - p): hard masks, with the gradient that the relaxed ones have in logit p."""
+    return _applied(_StraightThrough.apply, x, logit_p, bits, temperature)
+
+
+def _applied(
+    function: Callable[..., Any], x: Tensor, logit_p: Tensor, bits: Tensor, temperature: float
+) -> Tensor:
+    m = _multiplier(logit_p, bits, temperature, x.dtype)
+    out: Tensor = function(x, logit_p, m, temperature)
+    return out
+
+
+@cache
+def _legendre() -> tuple[Tensor, Tensor]:
+    """Nodes and weights for the integral over (0, 1), denser at both ends."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    # v = s^2 (3 - 2 s) flattens what is steep at the ends.
+    s, w = (nodes + 1) / 2, weights / 2
+    return torch.from_numpy(s * s * (3 - 2 * s)), torch.from_numpy(w * 6 * s * (1 - s))
+
+
+def relaxed_moments(logit_p: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Mean and variance of z / (1 - p), by quadrature.
+
+    By parts, E z = E F(t logit v - logit p) and E z^2 = E 2 (1 - v) F(t logit v - logit p) with v ~ U(0, 1)
+    and F the sigmoid: integrals of smooth functions at any temperature.
+
+    Args:
+        logit_p: of the drop rate, any shape.
+        temperature: t, above 0.
+
+    Returns: two tensors of the shape of `logit_p`.
+    """
+    v, w = (values.to(logit_p.device) for values in _legendre())
+    inner = torch.sigmoid(temperature * torch.logit(v) - logit_p.to(torch.float64).unsqueeze(-1))
+    keep = torch.sigmoid(-logit_p.to(torch.float64))
+    first = (inner * w).sum(-1) / keep
+    second = (inner * (2 * (1 - v) * w)).sum(-1) / keep.square()
+    return first.to(logit_p.dtype), (second - first.square()).clamp_min(0).to(logit_p.dtype)

@@ -1,0 +1,134 @@
+"""Learnable Bernoulli dropout: rates of true masks, learned by unbiased gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from torch import Tensor, nn
+
+from bayesdrop.draws import active_draw
+from bayesdrop.errors import must
+from bayesdrop.functional.arm import apply_learned
+from bayesdrop.functional.bits import from_bits, random_bits
+from bayesdrop.functional.noise import KeepNoise, Noise
+from bayesdrop.layers.learned_rate import InitialRate, LearnedRateLayer, Per
+from bayesdrop.layers.mask_pass import active_pass
+
+__all__ = ["LearnableDropout"]
+
+Scaling = Literal["inverted", "raw"]
+
+
+@dataclass(frozen=True, eq=False)
+class _RawKeepNoise(Noise):
+    """0 with chance p, else 1: mean 1 - p, variance p (1 - p)."""
+
+    p: Tensor
+
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """See `from_bits`."""
+        return from_bits(random_bits(shape, self.p.device, generator), self.p, scaled=False)
+
+    @property
+    def mean(self) -> Tensor:
+        """1 - p."""
+        return 1 - self.p
+
+    @property
+    def variance(self) -> Tensor:
+        """p (1 - p)."""
+        return self.p * (1 - self.p)
+
+
+class LearnableDropout(LearnedRateLayer):
+    """Linear map whose input units are dropped by true Bernoulli masks at rates that are learned.
+
+        h = W (x * z / (1 - p)) + b,        z_k = 0 with chance p_k = sigmoid(logit_p_k), else 1
+
+    A mask has no gradient in its rate. `NegativeELBO` and `arm_loss` run the part of the model behind the
+    first learned mask twice and estimate the gradient without bias from the difference of each row's loss
+    (ARM, DisARM and others), adding what flows through the scale 1 / (1 - p). Asking for the gradient in
+    any other way is an error.
+
+    The divergence is sum_k [ l^2 |W_k|^2 / (2 (1 - p_k)) - H(p_k) ] + l^2 |b|^2 / 2, W_k being the weights
+    that *leave* unit k; with raw masks (1 - p_k) |M_k|^2 takes the place of |W_k|^2 / (1 - p_k).
+
+    Args:
+        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d` (one mask for a channel).
+        p_init: where the rates start, in (0, 1): a number, a range (low, high) in which every rate is
+            drawn uniformly in its logit, or a tensor with one for each unit.
+        per: one rate for each input "unit" (feature or channel), or one for the "layer". `share_rates`
+            makes one of all layers.
+        scaling: "inverted" divides by 1 - p, so that the wrapped weights are the mean; "raw" does not, as
+            the paper's equations: the mean is then (1 - p) times the wrapped weights.
+        elementwise: noise for each position of its own, as `nn.Dropout`.
+        length_scale: prior length scale l: weights have the prior N(0, I / l^2).
+        scale_by_fan_in: use l sqrt(K_in) instead of l.
+        prior_on_bias: whether the bias has that prior too.
+
+    Shape: as the wrapped layer.
+    Reference: Boluki et al. (2020), Eqs 2 to 5. Their sigmoid(alpha) is our 1 - p.
+    """
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        p_init: InitialRate = 0.1,
+        *,
+        per: Per = "unit",
+        scaling: Scaling = "inverted",
+        elementwise: bool = False,
+        length_scale: float = 1e-2,
+        scale_by_fan_in: bool = False,
+        prior_on_bias: bool = True,
+    ) -> None:
+        super().__init__(
+            layer,
+            p_init,
+            per=per,
+            elementwise=elementwise,
+            length_scale=length_scale,
+            scale_by_fan_in=scale_by_fan_in,
+            prior_on_bias=prior_on_bias,
+        )
+        if scaling not in ("inverted", "raw"):
+            raise ValueError(must("LearnableDropout", "scaling", "'inverted' or 'raw'", scaling))
+        self.scaling: Scaling = scaling
+
+    def noise(self, p: Tensor) -> Noise:
+        """The noise of a draw."""
+        return KeepNoise(p.detach()) if self.scaling == "inverted" else _RawKeepNoise(p.detach())
+
+    @property
+    def weight(self) -> Tensor:
+        """The mean weights: raw masks shrink the wrapped ones by 1 - p."""
+        return self.layer.weight if self.scaling == "inverted" else self.layer.weight * self.unit_weights()
+
+    def unit_weights(self) -> Tensor:
+        """1 - p of every unit, so as to broadcast against the weights."""
+        return 1 - self.like_weight(self.p)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The linear map of the masked input. Shapes as the wrapped layer's."""
+        if active_draw(self) is not None:
+            return super().forward(x)
+        if not self.training:
+            mean = x if self.scaling == "inverted" else x * self.laid_out(1 - self.p, x)
+            return self.layer(mean)  # type: ignore[no-any-return]
+        logits = self.laid_out(self.checked_logits(), x)
+        shape = self.noise_shape(x, x.shape[0])
+        current = active_pass()
+        if current is None:
+            bits = random_bits(shape, x.device)
+        else:
+            bits = current.bits(self.logit_p, logits, shape, x.device)
+        masked = apply_learned(
+            x, logits, bits, inverted=self.scaling == "inverted", estimated=current is not None
+        )
+        return self.layer(masked)  # type: ignore[no-any-return]
+
+    def kl(self, length_scale: float | None = None) -> Tensor:
+        """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""
+        return self.weight_kl(length_scale, raw=self.scaling == "raw") + self.bias_kl(length_scale)

@@ -1,0 +1,132 @@
+"""Input noise whose rate is a parameter: what Concrete and learnable dropout share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.errors import must
+from bayesdrop.functional.kl import learned_dropout_kl
+from bayesdrop.layers.base import InputNoiseLayer
+from bayesdrop.layers.weights import num_units, unit_square_norms
+
+__all__ = ["InitialRate", "LearnedRateLayer", "Per"]
+
+#: a rate, a range (low, high) to draw it from, or a tensor with one for each unit
+InitialRate = float | tuple[float, float] | Tensor
+Per = Literal["layer", "unit"]
+# Beyond this the scale 1 / (1 - p) of single precision has no digits left that mean anything.
+_LARGEST_LOGIT = 30.0
+
+
+class LearnedRateLayer(InputNoiseLayer):
+    """Noise on the inputs at a rate p = sigmoid(logit_p) that is learned.
+
+    Args:
+        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d` (whole channels are dropped).
+        p_init: where the rate starts, in (0, 1): a number, a range (low, high) in which every rate is
+            drawn uniformly in its logit, or a tensor with one for each unit.
+        per: one rate for the "layer", or one for each input "unit" (feature or channel).
+        elementwise: noise for each position of its own, as `nn.Dropout`.
+        length_scale: prior length scale l: weights have the prior N(0, I / l^2).
+        scale_by_fan_in: use l sqrt(K_in) instead of l.
+        prior_on_bias: whether the bias has that prior too.
+    """
+
+    logit_p: nn.Parameter
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        p_init: InitialRate = 0.1,
+        *,
+        per: Per = "layer",
+        elementwise: bool = False,
+        length_scale: float = 1e-2,
+        scale_by_fan_in: bool = False,
+        prior_on_bias: bool = True,
+    ) -> None:
+        super().__init__(
+            layer,
+            None,
+            elementwise=elementwise,
+            length_scale=length_scale,
+            scale_by_fan_in=scale_by_fan_in,
+            prior_on_bias=prior_on_bias,
+        )
+        owner = type(self).__name__
+        if per not in ("layer", "unit"):
+            raise ValueError(must(owner, "per", "'layer' or 'unit'", per))
+        self.per: Per = per
+        shape = (num_units(self.layer),) if per == "unit" else ()
+        logit, self.p_init = _initial_logits(owner, p_init, shape)
+        self.logit_p = nn.Parameter(logit.to(self.layer.weight))
+
+    @property
+    def p(self) -> Tensor:  # type: ignore[override]
+        """The chance of dropping, with its gradient. Shape () or (K,)."""
+        return torch.sigmoid(self.logit_p)
+
+    def rate_parameters(self) -> Iterator[nn.Parameter]:
+        """The logits of the rate."""
+        yield self.logit_p
+
+    def is_random(self) -> bool:
+        """Whether any rate differs from zero."""
+        return bool((self.logit_p > -float("inf")).any())
+
+    def checked_logits(self) -> Tensor:
+        """The logits; an error where a rate has run away."""
+        logits = self.logit_p
+        # Asked for on the CPU alone: elsewhere the question would wait for the device.
+        if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+            largest = logits.detach().amax().item() if logits.dim() else logits.item()
+            if not largest <= _LARGEST_LOGIT or (logits.dim() and bool(logits.detach().isnan().any())):
+                want = f"finite and below {_LARGEST_LOGIT:g}, where everything is dropped"
+                hint = "Lower the learning rate of the rates, or check the loss and num_data."
+                raise ValueError(must(type(self).__name__, "logit_p", want, largest, hint))
+        return logits
+
+    def laid_out(self, per_unit: Tensor, x: Tensor) -> Tensor:
+        """Values of the units, so as to broadcast against `x`."""
+        if per_unit.dim() == 0:
+            return per_unit
+        return per_unit.reshape([-1] + [1] * (x.dim() - 1 - self.unit_axis(x)))
+
+    def kl(self, length_scale: float | None = None) -> Tensor:
+        """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""
+        return self.weight_kl(length_scale) + self.bias_kl(length_scale)
+
+    def weight_kl(self, length_scale: float | None = None, *, raw: bool = False) -> Tensor:
+        """The weights' part of `kl`. With one rate for the layer, of sums and not of units: the same, cheaper."""
+        l = self.prior_length_scale(length_scale)
+        units = num_units(self.layer)
+        logits = self.checked_logits()
+        if self.per == "layer":
+            flat = self.layer.weight.reshape(-1)
+            return units * learned_dropout_kl(torch.dot(flat, flat) / units, logits, l, raw=raw)
+        return learned_dropout_kl(unit_square_norms(self.layer), logits, l, raw=raw).sum()
+
+
+def _initial_logits(
+    owner: str, p_init: InitialRate, shape: tuple[int, ...]
+) -> tuple[Tensor, float | tuple[float, float]]:
+    """Logits of the given shape, and `p_init` as plain numbers."""
+    if isinstance(p_init, Tensor):
+        rate = p_init.detach().to(torch.float64)
+        if rate.dim() and rate.shape != shape:
+            want = f"a number, a range or a tensor of shape {shape}"
+            raise ValueError(must(owner, "p_init", want, tuple(rate.shape)))
+        if not bool(((rate > 0) & (rate < 1)).all()):
+            raise ValueError(must(owner, "p_init", "in (0, 1)", p_init))
+        return torch.logit(rate).expand(shape).clone(), float(rate.mean())
+    ends = tuple(p_init) if isinstance(p_init, tuple | list) else (p_init, p_init)
+    numbers = len(ends) == 2 and all(isinstance(e, int | float) and 0 < e < 1 for e in ends)
+    if not numbers or ends[0] > ends[1]:
+        raise ValueError(must(owner, "p_init", "in (0, 1), or a range (low, high) of such rates", p_init))
+    low, high = torch.logit(torch.tensor(ends, dtype=torch.float64))
+    logits = low + (high - low) * torch.rand(shape, dtype=torch.float64) if high > low else low.expand(shape)
+    return logits.clone(), (float(ends[0]), float(ends[1])) if high > low else float(ends[0])

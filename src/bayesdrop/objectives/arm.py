@@ -1,0 +1,140 @@
+"""Losses of models with learned masks: their gradient in the rates is estimated without bias."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.errors import must
+from bayesdrop.functional.arm import Estimator, check_passes, is_antithetic, rate_gradient
+from bayesdrop.layers.learnable import LearnableDropout
+from bayesdrop.layers.mask_pass import LearnedMask, MaskPass
+from bayesdrop.objectives.replay import Prefix, buffers_kept
+
+__all__ = ["arm_loss", "learns_masks"]
+
+LossPerExample = Callable[[Any], Tensor]
+
+
+def learns_masks(model: nn.Module) -> bool:
+    """Whether a training step of this model must estimate gradients of learned masks."""
+    return torch.is_grad_enabled() and any(
+        isinstance(layer, LearnableDropout) and layer.training and layer.logit_p.requires_grad
+        for layer in model.modules()
+    )
+
+
+def arm_loss(
+    model: nn.Module,
+    loss_per_example: LossPerExample,
+    *,
+    estimator: Estimator = "disarm",
+    num_passes: int | None = None,
+) -> Tensor:
+    """The mean loss; its gradient is unbiased in the weights and in the rates of `LearnableDropout`.
+
+        d/da E_z [ (1/N) sum_i L_i(z_i) ]       estimated from L_i at the masks and at their mirror images
+
+    The masks of all layers are independent of each other given their rates, so that two passes serve all
+    layers together. The second pass builds no graph, starts at the first learned mask, shares all other
+    noise with the first and leaves BatchNorm's statistics alone.
+
+    Args:
+        model: in `train()` mode; one without learned masks, or in `eval()` mode, is simply run.
+        loss_per_example: from the model to the losses of the rows, shape (N,), neither averaged nor
+            summed: `lambda model: F.cross_entropy(model(x), y, reduction="none")`. Called once a pass.
+        estimator: "disarm" (two passes, lowest variance), "arm" (two), "loo" (two or more independent
+            passes) or "reinforce" (one).
+        num_passes: for "loo", how many.
+
+    Each row's rates are credited with that row's own loss. Where rows meet behind a learned mask
+    (BatchNorm in training mode), or a layer's rows are not the loss's, the loss of the whole batch is
+    used: still unbiased, of larger variance.
+
+    Returns: shape (); its value is the mean loss of the first pass.
+    Reference: Boluki et al. (2020), section 2.3.
+
+    >>> from bayesdrop import LearnableDropout
+    >>> net = nn.Sequential(LearnableDropout(nn.Linear(3, 1)))
+    >>> x, y = torch.ones(5, 3), torch.zeros(5, 1)
+    >>> loss = arm_loss(net, lambda model: (model(x) - y).square().sum(1))
+    >>> loss.backward()
+    >>> net[0].logit_p.grad.shape
+    torch.Size([3])
+    """
+    passes = check_passes("arm_loss", estimator, num_passes)
+    if not learns_masks(model):
+        return _checked_losses(loss_per_example(model)).mean()
+    prefix = Prefix()
+    first = MaskPass(on_first=prefix.end)
+    with prefix, first.running():
+        losses = _checked_losses(loss_per_example(model))
+    if not first.masks:
+        return losses.mean()
+    all_losses, all_masks = [losses.detach()], [first.masks]
+    plain = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+    with torch.no_grad(), _random_state_of_first_pass(), buffers_kept(plain):
+        for _ in range(passes - 1):
+            other = MaskPass(
+                mirrored=first.masks if is_antithetic(estimator) else None,
+                after=first.masks if is_antithetic(estimator) else None,
+                on_first=prefix.end,
+            )
+            all_losses.append(_again(prefix, other, loss_per_example, plain))
+            all_masks.append(other.masks)
+    surrogate = _surrogate(estimator, all_losses, all_masks, couples_rows=prefix.couples_rows)
+    return losses.mean() + surrogate
+
+
+def _again(prefix: Prefix, masks: MaskPass, loss_per_example: LossPerExample, model: nn.Module) -> Tensor:
+    """One more pass, of the same shape as the first."""
+
+    def run() -> Tensor:
+        # A beginning that could not be replayed may have asked for masks already.
+        masks.masks.clear()
+        return _checked_losses(loss_per_example(model))
+
+    with masks.running():
+        return prefix.again(run)
+
+
+def _surrogate(
+    estimator: Estimator, losses: list[Tensor], passes: list[list[LearnedMask]], *, couples_rows: bool
+) -> Tensor:
+    """A zero whose gradient in the logits is the estimate, for the mean over rows."""
+    num_rows = losses[0].shape[0]
+    terms = []
+    for uses in zip(*passes, strict=True):
+        parameter, shape = uses[0].parameter, uses[0].p_shape
+        p = torch.sigmoid(parameter.detach()).reshape(shape)
+        own_rows = uses[0].bits.dim() > p.dim() and uses[0].bits.shape[0] == num_rows and not couples_rows
+        values = [loss / num_rows if own_rows else loss.mean() for loss in losses]
+        gradient = rate_gradient(estimator, values, [use.bits for use in uses], p).reshape(parameter.shape)
+        terms.append((parameter * gradient).sum() if parameter.dim() else parameter * gradient)
+    total = torch.stack(terms).sum()
+    return total - total.detach()
+
+
+def _checked_losses(losses: Any) -> Tensor:
+    want = "a function that gives the loss of every row, shape (N,)"
+    if not isinstance(losses, Tensor):
+        raise TypeError(must("arm_loss", "loss_per_example", want, losses))
+    if losses.dim() != 1:
+        hint = "Use reduction='none'; sum what belongs to one row."
+        got = "one that is averaged or summed over rows" if losses.dim() == 0 else tuple(losses.shape)
+        raise ValueError(must("arm_loss", "loss_per_example", want, got, hint))
+    return losses
+
+
+@contextmanager
+def _random_state_of_first_pass() -> Iterator[None]:
+    """Later passes leave torch's generator as the first one did."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
