@@ -12,10 +12,10 @@ from bayesdrop.functional.kl import (
     bernoulli_dropout_kl,
     gaussian_dropout_kl,
     gaussian_kl,
-    learned_dropout_kl,
     mixture_dropout_kl,
     mixture_information,
 )
+from bayesdrop.functional.learned_kl import learned_dropout_kl
 from bayesdrop.functional.noise import gaussian_multiplier, keep_mask, standard_normal
 from bayesdrop.functional.relax import relaxed_keep, relaxed_moments
 

@@ -15,6 +15,7 @@ Reference: Boluki et al. (2020), Eq. 4 (ARM: Yin & Zhou, 2019); Dong, Mnih & Tuc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -22,14 +23,25 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bayesdrop.errors import must
-from bayesdrop.functional.bits import from_bits, opposite, uniform_from_bits
+from bayesdrop.functional.bits import uniform_from_bits
 from bayesdrop.functional.sums import padded_shape, summed_product
 
-__all__ = ["Estimator", "apply_learned", "check_passes", "is_antithetic", "rate_gradient"]
+__all__ = ["Estimator", "PathGradient", "UsedMask", "apply_learned", "check_passes", "is_antithetic", "rate_gradient"]
 
 Estimator = Literal["disarm", "arm", "loo", "reinforce"]
-#: losses of every pass and bits of every pass -> d loss / d logit p, of the shape of p
-_Formula = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor], Tensor]
+PathGradient = Literal["scale", "none", "missing"]
+
+
+@dataclass(frozen=True, eq=False)
+class UsedMask:
+    """What multiplied an input in one pass."""
+
+    bits: Tensor  #: the random numbers u, rows first
+    mask: Tensor  #: kept (1 or 1 / (1 - p)) where u >= p, or 1 - u >= p in a mirrored pass
+
+
+#: losses and masks of every pass, the rate and the scale of a mask -> d loss / d logit p, of the shape of p
+_Formula = Callable[[Sequence[Tensor], Sequence[UsedMask], Tensor, Tensor], Tensor]
 
 
 def is_antithetic(estimator: Estimator) -> bool:
@@ -56,50 +68,53 @@ def check_passes(owner: str, estimator: str, num_passes: int | None) -> int:
 
 
 def rate_gradient(
-    estimator: Estimator, losses: Sequence[Tensor], bits: Sequence[Tensor], p: Tensor
+    estimator: Estimator, losses: Sequence[Tensor], used: Sequence[UsedMask], p: Tensor, *, inverted: bool
 ) -> Tensor:
     """The estimate of d sum_i E[loss_i] / d logit p.
 
     Args:
         estimator: which.
         losses: of each pass, shape (N,): what is summed; or shape () for a loss of all rows together.
-        bits: random numbers of each pass, rows first; of (N,) losses row i belongs to loss i.
-        p: chance of dropping; broadcasts against the bits.
+        used: the masks of each pass, rows first; of (N,) losses row i belongs to loss i. The second pass of an
+            antithetic estimator is the mirrored one.
+        p: chance of dropping; broadcasts against the masks.
+        inverted: whether the masks are divided by 1 - p.
 
     Returns: shape of p.
     """
-    return _FORMULAS[estimator](losses, bits, p)
+    return _FORMULAS[estimator](losses, used, p, 1 - p if inverted else torch.ones_like(p))
 
 
 def _contract(weights: Tensor, values: Tensor, p: Tensor) -> Tensor:
     """sum_i weights_i values_i, then over all positions that share a rate."""
     flat = values.flatten(1) if values.dim() > 1 else values.unsqueeze(0)
     summed = weights.to(flat.dtype) @ flat if weights.dim() else flat.sum(0) * weights
-    return summed.reshape(1, *values.shape[1:]).sum_to_size(padded_shape(p, values)).reshape(p.shape).to(p.dtype)
+    if p.shape == values.shape[1:] and summed.dtype == p.dtype:
+        return summed.reshape(p.shape)
+    shape = padded_shape(p, values)
+    return summed.reshape(1, *values.shape[1:]).sum_to_size(shape).reshape(p.shape).to(p.dtype)
 
 
-def _disarm(losses: Sequence[Tensor], bits: Sequence[Tensor], p: Tensor) -> Tensor:
-    kept, mirrored = from_bits(bits[0], p, scaled=False), from_bits(opposite(bits[0]), p, scaled=False)
+def _disarm(losses: Sequence[Tensor], used: Sequence[UsedMask], p: Tensor, scale: Tensor) -> Tensor:
+    difference = losses[0] - losses[1]
+    kept, mirrored = (_contract(difference, one.mask, p) for one in used)
     # sigmoid(|a|) is the larger of p and 1 - p; the sign turns d / da into d / dlogit p.
-    scale = -0.5 * torch.maximum(p, 1 - p)
-    return _contract(losses[0] - losses[1], kept.sub_(mirrored), p) * scale
+    return (kept - mirrored) * scale * torch.maximum(p, 1 - p) * -0.5
 
 
-def _arm(losses: Sequence[Tensor], bits: Sequence[Tensor], p: Tensor) -> Tensor:
-    return -_contract(losses[0] - losses[1], uniform_from_bits(bits[0]) - 0.5, p)
+def _arm(losses: Sequence[Tensor], used: Sequence[UsedMask], p: Tensor, scale: Tensor) -> Tensor:
+    return -_contract(losses[0] - losses[1], uniform_from_bits(used[0].bits).sub_(0.5), p)
 
 
-def _loo(losses: Sequence[Tensor], bits: Sequence[Tensor], p: Tensor) -> Tensor:
+def _loo(losses: Sequence[Tensor], used: Sequence[UsedMask], p: Tensor, scale: Tensor) -> Tensor:
+    # The losses' differences from their mean sum to zero, so that the mask needs no centre of its own.
     centre = torch.stack(list(losses)).mean(0)
-    parts = [
-        _contract(loss - centre, from_bits(bit, p, scaled=False) - (1 - p), p)
-        for loss, bit in zip(losses, bits, strict=True)
-    ]
-    return -torch.stack(parts).sum(0) / (len(losses) - 1)
+    parts = [_contract(loss - centre, one.mask, p) for loss, one in zip(losses, used, strict=True)]
+    return -torch.stack(parts).sum(0) * scale / (len(losses) - 1)
 
 
-def _reinforce(losses: Sequence[Tensor], bits: Sequence[Tensor], p: Tensor) -> Tensor:
-    return -_contract(losses[0], from_bits(bits[0], p, scaled=False) - (1 - p), p)
+def _reinforce(losses: Sequence[Tensor], used: Sequence[UsedMask], p: Tensor, scale: Tensor) -> Tensor:
+    return -_contract(losses[0], used[0].mask * scale - (1 - p), p)
 
 
 _FORMULAS: dict[str, _Formula] = {"disarm": _disarm, "arm": _arm, "loo": _loo, "reinforce": _reinforce}
@@ -109,9 +124,9 @@ class _Learned(torch.autograd.Function):
     """x m, m = b / (1 - p): the path-wise part, through the scale; dm / dlogit p = m p."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, logit_p: Tensor, m: Tensor, estimated: str | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, logit_p: Tensor, m: Tensor, gradient: PathGradient) -> Tensor:
         ctx.save_for_backward(x, logit_p, m)
-        ctx.estimated = estimated
+        ctx.gradient = gradient
         return x * m
 
     @staticmethod
@@ -121,30 +136,27 @@ class _Learned(torch.autograd.Function):
         grad_x = grad * m
         if not ctx.needs_input_grad[1]:
             return grad_x, None, None, None
-        if ctx.estimated == "no":
+        if ctx.gradient == "missing":
             raise RuntimeError(
                 "LearnableDropout: the gradient of the rates was asked for, but a mask has none to give. "
                 "Use NegativeELBO or arm_loss, which estimate it from two passes, or switch the rates off: "
                 "layer.logit_p.requires_grad_(False)."
             )
-        if ctx.estimated == "raw":
+        if ctx.gradient == "none":
             return grad_x, None, None, None
         return grad_x, summed_product(grad_x, x, logit_p) * torch.sigmoid(logit_p), None, None
 
 
-def apply_learned(
-    x: Tensor, logit_p: Tensor, bits: Tensor, *, inverted: bool = True, estimated: bool = True
-) -> Tensor:
-    """x b / (1 - p), or x b if not `inverted`; gradients in x, and through the scale in logit p.
+def apply_learned(x: Tensor, logit_p: Tensor, mask: Tensor, *, gradient: PathGradient) -> Tensor:
+    """x m for a mask m without a graph; gradients in x, and in logit p through the scale of m.
 
     Args:
         x: the input.
         logit_p: of the drop rate; must broadcast against `x`.
-        bits: random numbers of the masks; must broadcast against `x`.
-        inverted: divide by 1 - p.
-        estimated: whether someone adds the other part of the gradient; if not, asking for it is an error.
+        mask: z / (1 - p) or z; must broadcast against `x`.
+        gradient: in logit p. "scale": of a mask that is divided by 1 - p. "none": the mask does not depend on
+            the rate but through z, which someone else takes care of. "missing": nobody does; asking for it is
+            an error.
     """
-    with torch.no_grad():
-        m = from_bits(bits, torch.sigmoid(logit_p), scaled=inverted).to(x.dtype)
-    out: Tensor = _Learned.apply(x, logit_p, m, ("yes" if inverted else "raw") if estimated else "no")
+    out: Tensor = _Learned.apply(x, logit_p, mask, gradient)  # type: ignore[no-untyped-call]
     return out

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["from_bits", "opposite", "random_bits", "runs_plainly", "uniform_from_bits"]
+__all__ = ["KeepRule", "from_bits", "random_bits", "runs_plainly", "uniform_from_bits"]
 
 _RESOLUTION = 2**32
 _SIGN = -(2**31)
@@ -70,11 +70,6 @@ def runs_plainly(device: torch.device) -> bool:
     return torch._C._functorch.peek_interpreter_stack() is None
 
 
-def opposite(bits: Tensor) -> Tensor:
-    """1 - u for every u: the antithetic numbers."""
-    return 1 - bits if bits.is_floating_point() else ~bits
-
-
 def uniform_from_bits(bits: Tensor) -> Tensor:
     """The numbers in [0, 1], in single precision."""
     if bits.is_floating_point():
@@ -84,30 +79,58 @@ def uniform_from_bits(bits: Tensor) -> Tensor:
     return (bits ^ _SIGN).to(torch.float32).mul_(1 / _RESOLUTION).add_(0.5)
 
 
-def from_bits(bits: Tensor, p: Tensor, *, scaled: bool = True) -> Tensor:
-    """0 where u < p, else 1 / (1 - p), or 1 if not `scaled`. p is resolved to 2^-32.
+class KeepRule:
+    """Which random numbers keep a unit, and what the kept ones become: made once for any number of masks.
 
     Args:
-        bits: from `random_bits`.
-        p: chance of dropping; must broadcast against them.
-        scaled: divide by 1 - p, so that the mean is one (always zero at p = 1).
+        p: chance of dropping, resolved to 2^-32 on the CPU and 2^-24 elsewhere.
+        scaled: kept units become 1 / (1 - p), so that the mean is one (always zero at p = 1), else 1.
     """
-    if bits.is_floating_point():
-        keep = 1 - p
-        # p = 1 never keeps anything; its scale is irrelevant, and 0 * inf would be NaN.
-        scale = torch.where(keep > 0, keep, 1).reciprocal() if scaled else torch.ones_like(keep)
-        return (bits >= p) * scale
+
+    def __init__(self, p: Tensor, *, scaled: bool = True) -> None:
+        self._p = p
+        self._scaled = scaled
+        self._words: tuple[Any, Any] | None = None
+
+    def mask(self, bits: Tensor, *, mirrored: bool = False) -> Tensor:
+        """0 where u < p, else the kept value.
+
+        Args:
+            bits: from `random_bits`; p must broadcast against them.
+            mirrored: 1 - u in place of u: the antithetic mask.
+        """
+        if bits.is_floating_point():
+            keep = 1 - self._p
+            # p = 1 never keeps anything; its scale is irrelevant, and 0 * inf would be NaN.
+            scale = torch.where(keep > 0, keep, 1).reciprocal() if self._scaled else torch.ones_like(keep)
+            return ((1 - bits if mirrored else bits) >= self._p) * scale
+        if self._words is None:
+            self._words = _threshold_and_scale(self._p, self._scaled)
+        threshold, scale = self._words
+        if not mirrored:
+            return _compared(np.greater_equal, bits, threshold, scale)
+        # ~w >= threshold, without turning the bits over.
+        return _compared(np.less_equal, bits, ~threshold, scale)
+
+
+def from_bits(bits: Tensor, p: Tensor, *, scaled: bool = True) -> Tensor:
+    """One mask: see `KeepRule`."""
+    return KeepRule(p, scaled=scaled).mask(bits)
+
+
+def _compared(kept: np.ufunc, bits: Tensor, threshold: Any, scale: Any) -> Tensor:
+    """`scale` where the comparison holds, else 0."""
     words = bits.numpy().view(np.uint32)
-    threshold, scale = _threshold_and_scale(p, scaled)
     mask = np.empty(words.shape, np.result_type(scale))
     if words.size <= _PIECE or np.ndim(threshold) >= words.ndim:
-        np.multiply(words >= threshold, scale, out=mask)
+        np.multiply(kept(words, threshold), scale, out=mask)
     else:
         lead = words.ndim - np.ndim(threshold)
         flat, out = (values.reshape(-1, *words.shape[lead:]) for values in (words, mask))
         step = max(1, _PIECE * flat.shape[0] // words.size)
         for start in range(0, flat.shape[0], step):
-            np.multiply(flat[start : start + step] >= threshold, scale, out=out[start : start + step])
+            piece = slice(start, start + step)
+            np.multiply(kept(flat[piece], threshold), scale, out=out[piece])
     return torch.from_numpy(mask)
 
 

@@ -17,7 +17,6 @@ __all__ = [
     "bernoulli_dropout_kl",
     "gaussian_dropout_kl",
     "gaussian_kl",
-    "learned_dropout_kl",
     "mixture_dropout_kl",
     "mixture_information",
 ]
@@ -48,25 +47,6 @@ def bernoulli_dropout_kl(mean_square: Tensor, p: Tensor, length_scale: float | T
     Reference: Gal, Hron & Kendall (2017), Eq. 3.
     """
     return 0.5 * length_scale**2 * mean_square / (1 - p) - bernoulli_entropy(p)
-
-
-def learned_dropout_kl(
-    mean_square: Tensor, logit_p: Tensor, length_scale: float | Tensor, *, raw: bool = False
-) -> Tensor:
-    """`bernoulli_dropout_kl` as a function of logit p, with gradients that are right at any rate.
-
-    Args:
-        mean_square: |W_k|^2 of every unit k (all weights that leave it).
-        logit_p: log(p / (1 - p)) of the chance of dropping.
-        length_scale: l.
-        raw: the squares are those of M = W / (1 - p), as masks without a scale have them: (1 - p) l^2 |M|^2 / 2.
-
-    Reference: Gal, Hron & Kendall (2017), Eqs 3 and 4; Boluki et al. (2020), section 2.2.
-    """
-    keep = torch.sigmoid(-logit_p)
-    weight = mean_square * keep if raw else mean_square / keep
-    entropy = torch.nn.functional.softplus(logit_p) - logit_p * torch.sigmoid(logit_p)
-    return 0.5 * length_scale**2 * weight - entropy
 
 
 def gaussian_dropout_kl(mean_square: Tensor, p: Tensor, length_scale: float | Tensor) -> Tensor:

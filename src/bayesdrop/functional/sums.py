@@ -17,10 +17,5 @@ def summed_product(a: Tensor, b: Tensor, like: Tensor) -> Tensor:
     """Sum of a b over all axes along which `like` broadcasts. Shape and dtype of `like`."""
     if like.numel() == 1:
         return torch.dot(a.reshape(-1), b.reshape(-1)).to(like.dtype).reshape(like.shape)
-    if a.dim() == like.dim() + 1 and a.shape[1:] == like.shape:
-        # Diagonals of a product: no array of the size of a is made.
-        rows = a.shape[0]
-        summed = torch.einsum("nk,nk->k", a.reshape(rows, -1), b.reshape(rows, -1))
-    else:
-        summed = (a * b).sum_to_size(padded_shape(like, a))
+    summed = (a * b).sum_to_size(padded_shape(like, a))
     return summed.reshape(like.shape).to(like.dtype)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bayesdrop.draws import StochasticModule, active_draw
 from bayesdrop.errors import must
 from bayesdrop.functional import bernoulli_dropout_kl
+from bayesdrop.functional.learned_kl import square_sum
 from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.weights import (
     WeightLayer,
@@ -158,8 +159,9 @@ class StochasticLayer(StochasticModule):
         l = self.length_scale if length_scale is None else length_scale
         if not self.prior_on_bias:
             l = 0.0
-        p = bias.new_zeros(()) if self.bias_p is None else self.bias_p
-        return bernoulli_dropout_kl(bias.square(), p, l).sum()
+        if self.bias_p is None:
+            return square_sum(bias) * (0.5 * l**2)
+        return bernoulli_dropout_kl(bias.square(), self.bias_p, l).sum()
 
 
 class InputNoiseLayer(StochasticLayer):
@@ -222,6 +224,13 @@ class InputNoiseLayer(StochasticLayer):
         per_unit = [-1] + [1] * (x.dim() - 1 - self.unit_axis(x))
         p = self.p if self.p.dim() == 0 else self.p.reshape(per_unit)
         return self.noise_for(x, "input", lambda rows: self.noise_shape(x, rows), self.noise(p))
+
+    def multiplier(self, x: Tensor) -> Tensor | None:
+        """The noise of an input like `x`, with its gradient, for use at several places; None for no noise.
+
+        `forward` multiplies once and has faster ways of doing so; recurrent layers use it at every step.
+        """
+        return self.input_noise(x)
 
     def forward(self, x: Tensor) -> Tensor:
         """The linear map of the noisy input. Shapes as the wrapped layer's."""

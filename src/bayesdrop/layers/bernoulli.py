@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from bayesdrop.functional import bernoulli_dropout_kl
+from bayesdrop.functional.learned_kl import square_sum
 from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.base import InputNoiseLayer
 from bayesdrop.layers.weights import num_units, unit_square_norms
@@ -44,8 +45,11 @@ class BernoulliDropout(InputNoiseLayer):
 
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""
-        p = self.p.expand(num_units(self.layer))
-        weights = bernoulli_dropout_kl(
-            unit_square_norms(self.layer), p, self.prior_length_scale(length_scale)
-        )
-        return weights.sum() + self.bias_kl(length_scale)
+        l = self.prior_length_scale(length_scale)
+        units = num_units(self.layer)
+        if self.p.dim() == 0:
+            # One rate: the weights are read once, as a whole.
+            weights = units * bernoulli_dropout_kl(square_sum(self.layer.weight) / units, self.p, l)
+        else:
+            weights = bernoulli_dropout_kl(unit_square_norms(self.layer), self.p, l).sum()
+        return weights + self.bias_kl(length_scale)

@@ -124,7 +124,17 @@ class ConcreteDropout(LearnedRateLayer):
         """The linear map of the noisy input. Shapes as the wrapped layer's."""
         if not self.training or active_draw(self) is not None:
             return super().forward(x)
+        return self.layer(self._relaxed(x))  # type: ignore[no-any-return]
+
+    def multiplier(self, x: Tensor) -> Tensor | None:
+        """See `InputNoiseLayer.multiplier`."""
+        if not self.training or active_draw(self) is not None:
+            return super().multiplier(x)
+        return self._relaxed(x.new_ones(self.noise_shape(x, x.shape[0])))
+
+    def _relaxed(self, x: Tensor) -> Tensor:
+        """The input times a fresh mask."""
         logits = self.laid_out(self.checked_logits(), x)
         bits = random_bits(self.noise_shape(x, x.shape[0]), x.device)
         relax = apply_straight_through if self.masks == "straight-through" else apply_relaxed
-        return self.layer(relax(x, logits, bits, self.temperature))  # type: ignore[no-any-return]
+        return relax(x, logits, bits, self.temperature)

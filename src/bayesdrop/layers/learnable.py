@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws import active_draw
 from bayesdrop.errors import must
-from bayesdrop.functional.arm import apply_learned
+from bayesdrop.functional.arm import PathGradient, apply_learned
 from bayesdrop.functional.bits import from_bits, random_bits
+from bayesdrop.functional.masked_linear import masked_linear
 from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.learned_rate import InitialRate, LearnedRateLayer, Per
 from bayesdrop.layers.mask_pass import active_pass
+from bayesdrop.layers.weights import is_plain_linear
 
 __all__ = ["LearnableDropout"]
 
@@ -110,24 +113,43 @@ class LearnableDropout(LearnedRateLayer):
         """1 - p of every unit, so as to broadcast against the weights."""
         return 1 - self.like_weight(self.p)
 
+    def input_noise(self, x: Tensor) -> Tensor | None:
+        """What the input is multiplied by; raw masks have the mean 1 - p in evaluation."""
+        noise = super().input_noise(x)
+        return self.laid_out(1 - self.p, x) if noise is None and self.scaling == "raw" else noise
+
     def forward(self, x: Tensor) -> Tensor:
         """The linear map of the masked input. Shapes as the wrapped layer's."""
-        if active_draw(self) is not None:
+        if not self.training or active_draw(self) is not None:
             return super().forward(x)
-        if not self.training:
-            mean = x if self.scaling == "inverted" else x * self.laid_out(1 - self.p, x)
-            return self.layer(mean)  # type: ignore[no-any-return]
-        logits = self.laid_out(self.checked_logits(), x)
+        # What is inside concerns nobody who watches the model's functions, as a replay does.
+        with torch._C.DisableTorchFunction():
+            logits, mask, gradient = self._fresh_mask(x)
+            if gradient != "missing" and x.dim() == 2 and is_plain_linear(self.layer):
+                weight, bias = self.layer.weight, self.layer.bias
+                return masked_linear(x, weight, bias, logits, mask, inverted=gradient == "scale")
+            masked = apply_learned(x, logits, mask, gradient=gradient)
+        return self.layer(masked)  # type: ignore[no-any-return]
+
+    def multiplier(self, x: Tensor) -> Tensor | None:
+        """See `InputNoiseLayer.multiplier`."""
+        if not self.training or active_draw(self) is not None:
+            return super().multiplier(x)
+        with torch._C.DisableTorchFunction():
+            logits, mask, gradient = self._fresh_mask(x)
+            return apply_learned(torch.ones_like(mask), logits, mask, gradient=gradient)
+
+    def _fresh_mask(self, x: Tensor) -> tuple[Tensor, Tensor, PathGradient]:
+        """Logits, a mask for an input like `x`, and what of its gradient must be found in the usual way."""
+        inverted = self.scaling == "inverted"
         shape = self.noise_shape(x, x.shape[0])
+        logits = self.laid_out(self.checked_logits(), x)
+        p = torch.sigmoid(logits.detach())
         current = active_pass()
         if current is None:
-            bits = random_bits(shape, x.device)
-        else:
-            bits = current.bits(self.logit_p, logits, shape, x.device)
-        masked = apply_learned(
-            x, logits, bits, inverted=self.scaling == "inverted", estimated=current is not None
-        )
-        return self.layer(masked)  # type: ignore[no-any-return]
+            return logits, from_bits(random_bits(shape, x.device), p, scaled=inverted).to(x.dtype), "missing"
+        mask = current.mask(self.logit_p, p, shape, x, inverted=inverted)
+        return logits, mask, "scale" if inverted else "none"
 
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""

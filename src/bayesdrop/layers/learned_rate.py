@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.errors import must
-from bayesdrop.functional.kl import learned_dropout_kl
+from bayesdrop.functional.learned_kl import learned_dropout_kl
 from bayesdrop.layers.base import InputNoiseLayer
-from bayesdrop.layers.weights import num_units, unit_square_norms
+from bayesdrop.layers.weights import num_units, weight_by_unit
 
 __all__ = ["InitialRate", "LearnedRateLayer", "Per"]
 
@@ -83,8 +83,9 @@ class LearnedRateLayer(InputNoiseLayer):
         logits = self.logit_p
         # Asked for on the CPU alone: elsewhere the question would wait for the device.
         if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+            # NaN is its own maximum.
             largest = logits.detach().amax().item() if logits.dim() else logits.item()
-            if not largest <= _LARGEST_LOGIT or (logits.dim() and bool(logits.detach().isnan().any())):
+            if not largest <= _LARGEST_LOGIT:
                 want = f"finite and below {_LARGEST_LOGIT:g}, where everything is dropped"
                 hint = "Lower the learning rate of the rates, or check the loss and num_data."
                 raise ValueError(must(type(self).__name__, "logit_p", want, largest, hint))
@@ -101,14 +102,11 @@ class LearnedRateLayer(InputNoiseLayer):
         return self.weight_kl(length_scale) + self.bias_kl(length_scale)
 
     def weight_kl(self, length_scale: float | None = None, *, raw: bool = False) -> Tensor:
-        """The weights' part of `kl`. With one rate for the layer, of sums and not of units: the same, cheaper."""
+        """The weights' part of `kl`."""
+        layer, logits = self.layer, self.checked_logits()
+        by_unit = layer.weight if self.per == "layer" or layer.weight.dim() == 2 else weight_by_unit(layer)
         l = self.prior_length_scale(length_scale)
-        units = num_units(self.layer)
-        logits = self.checked_logits()
-        if self.per == "layer":
-            flat = self.layer.weight.reshape(-1)
-            return units * learned_dropout_kl(torch.dot(flat, flat) / units, logits, l, raw=raw)
-        return learned_dropout_kl(unit_square_norms(self.layer), logits, l, raw=raw).sum()
+        return learned_dropout_kl(by_unit, logits, num_units(layer), l, raw=raw)
 
 
 def _initial_logits(

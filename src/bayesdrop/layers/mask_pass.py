@@ -1,4 +1,4 @@
-"""The random numbers behind learned masks, pass by pass: what an estimator of their gradient needs."""
+"""The learned masks of a forward pass: what an estimator of their gradient needs to know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.functional.bits import opposite, random_bits
+from bayesdrop.functional.arm import UsedMask
+from bayesdrop.functional.bits import KeepRule, random_bits
 
 __all__ = ["LearnedMask", "MaskPass", "active_pass"]
 
@@ -27,17 +28,19 @@ class LearnedMask:
     """One use of a learned mask in a pass."""
 
     parameter: nn.Parameter  #: its logits
-    p_shape: tuple[int, ...]  #: of the rate, so as to broadcast against the bits
-    bits: Tensor  #: the random numbers, rows first
-    random_state: Tensor | None  #: of torch's generator just after they were made
+    p: Tensor  #: the rate, so as to broadcast against the mask
+    inverted: bool  #: whether the mask is divided by 1 - p
+    rule: KeepRule
+    used: UsedMask
+    random_state: Tensor | None  #: of torch's generator just after the bits were made
 
 
 class MaskPass:
     """One forward pass whose learned masks are kept.
 
     Args:
-        mirrored: the masks of an earlier pass: this one uses 1 - u, in the same order.
-        after: an earlier pass whose random state follows each mask, so that all other noise is the same.
+        mirrored: the masks of an earlier pass: this one uses 1 - u, in the same order, and the random state
+            that followed each of them, so that all other noise is the same.
         on_first: called when the first learned mask is asked for.
     """
 
@@ -45,37 +48,49 @@ class MaskPass:
         self,
         *,
         mirrored: Sequence[LearnedMask] | None = None,
-        after: Sequence[LearnedMask] | None = None,
         on_first: Callable[[], None] | None = None,
     ) -> None:
         self.masks: list[LearnedMask] = []
         self._mirrored = mirrored
-        self._after = after
         self._on_first = on_first
 
-    def bits(self, parameter: nn.Parameter, p: Tensor, shape: tuple[int, ...], device: torch.device) -> Tensor:
-        """The random numbers of the next mask of this pass."""
-        index = len(self.masks)
-        if index == 0 and self._on_first is not None:
+    def mask(
+        self, parameter: nn.Parameter, p: Tensor, shape: tuple[int, ...], like: Tensor, *, inverted: bool
+    ) -> Tensor:
+        """The next mask of this pass, without a graph.
+
+        Args:
+            parameter: the logits of its rate.
+            p: the rate, so as to broadcast against `shape`.
+            shape: of the mask, rows first.
+            like: gives dtype and device.
+            inverted: divide by 1 - p.
+        """
+        if not self.masks and self._on_first is not None:
             self._on_first()
         if self._mirrored is None:
-            bits = random_bits(shape, device)
+            bits = random_bits(shape, like.device)
+            state = torch.get_rng_state() if like.device.type == "cpu" else None
+            rule = KeepRule(p, scaled=inverted)
         else:
-            earlier = self._mirrored[index] if index < len(self._mirrored) else None
-            if earlier is None or earlier.parameter is not parameter or tuple(earlier.bits.shape) != shape:
-                raise RuntimeError(
-                    "LearnableDropout: the passes of one step must use the learned masks in the same order and "
-                    "shape; this model's forward decides otherwise by its masks. Use estimator='loo'."
-                )
-            bits = opposite(earlier.bits)
-        if self._after is not None and index < len(self._after):
-            state = self._after[index].random_state
+            earlier = self._earlier(parameter, shape)
+            bits, state, rule = earlier.used.bits, earlier.random_state, earlier.rule
             if state is not None:
                 torch.set_rng_state(state)
-        on_cpu = device.type == "cpu"
-        state = torch.get_rng_state() if on_cpu else None
-        self.masks.append(LearnedMask(parameter, tuple(p.shape), bits, state))
-        return bits
+        mask = rule.mask(bits, mirrored=self._mirrored is not None).to(like.dtype)
+        self.masks.append(LearnedMask(parameter, p, inverted, rule, UsedMask(bits, mask), state))
+        return mask
+
+    def _earlier(self, parameter: nn.Parameter, shape: tuple[int, ...]) -> LearnedMask:
+        index, masks = len(self.masks), self._mirrored or ()
+        if index < len(masks):
+            earlier = masks[index]
+            if earlier.parameter is parameter and tuple(earlier.used.bits.shape) == shape:
+                return earlier
+        raise RuntimeError(
+            "LearnableDropout: both passes of a step must use the learned masks in the same order and shape, "
+            "but this model's forward decides otherwise by their values. Use estimator='loo'."
+        )
 
     @contextmanager
     def running(self) -> Iterator[MaskPass]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bayesdrop.errors import must
+from bayesdrop.functional.learned_kl import square_sum
 
 __all__ = [
     "WeightLayer",
@@ -17,10 +19,12 @@ __all__ = [
     "fan_in",
     "fan_out",
     "is_batched",
+    "is_plain_linear",
     "num_units",
     "unit_axis",
     "unit_square_norms",
     "units_like_weight",
+    "weight_by_unit",
 ]
 
 WeightLayer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -34,6 +38,15 @@ def check_layer(owner: str, layer: nn.Module) -> WeightLayer:
     if isinstance(layer.weight, nn.UninitializedParameter):
         raise TypeError(must(owner, "layer", "a layer with weights", layer, "Run a lazy layer once first."))
     return layer
+
+
+def is_plain_linear(layer: nn.Module) -> bool:
+    """Whether calling the layer is its product and nothing else: no subclass, hooks or autocast."""
+    return (
+        type(layer) is nn.Linear
+        and not (layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
+        and not (layer._backward_pre_hooks or torch.is_autocast_enabled(layer.weight.device.type))
+    )
 
 
 def _spatial(layer: WeightLayer) -> int:
@@ -56,13 +69,18 @@ def fan_out(layer: WeightLayer) -> int:
     return layer.weight.numel() // num_units(layer)
 
 
+def weight_by_unit(layer: WeightLayer) -> Tensor:
+    """All weights that leave each input unit, in its column. Shape (weights that leave one unit, K)."""
+    if isinstance(layer, nn.Linear):
+        return layer.weight
+    outputs, width = layer.out_channels // layer.groups, layer.weight.shape[1]
+    grouped = layer.weight.reshape(layer.groups, outputs, width, -1)
+    return grouped.permute(1, 3, 0, 2).reshape(-1, layer.in_channels)
+
+
 def unit_square_norms(layer: WeightLayer) -> Tensor:
     """|W_k|^2, summed over all weights that leave input unit k. Shape (K,)."""
-    square = layer.weight.square()
-    if isinstance(layer, nn.Linear):
-        return square.sum(0)
-    grouped = square.reshape(layer.groups, layer.out_channels // layer.groups, layer.weight.shape[1], -1)
-    return grouped.sum((1, 3)).reshape(layer.in_channels)
+    return square_sum(weight_by_unit(layer), columns=True)
 
 
 def units_like_weight(layer: WeightLayer, per_unit: Tensor) -> Tensor:

@@ -79,11 +79,8 @@ def arm_loss(
     plain = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
     with torch.no_grad(), _random_state_of_first_pass(), buffers_kept(plain):
         for _ in range(passes - 1):
-            other = MaskPass(
-                mirrored=first.masks if is_antithetic(estimator) else None,
-                after=first.masks if is_antithetic(estimator) else None,
-                on_first=prefix.end,
-            )
+            mirrored = first.masks if is_antithetic(estimator) else None
+            other = MaskPass(mirrored=mirrored, on_first=prefix.end)
             all_losses.append(_again(prefix, other, loss_per_example, plain))
             all_masks.append(other.masks)
     surrogate = _surrogate(estimator, all_losses, all_masks, couples_rows=prefix.couples_rows)
@@ -109,12 +106,12 @@ def _surrogate(
     num_rows = losses[0].shape[0]
     terms = []
     for uses in zip(*passes, strict=True):
-        parameter, shape = uses[0].parameter, uses[0].p_shape
-        p = torch.sigmoid(parameter.detach()).reshape(shape)
-        own_rows = uses[0].bits.dim() > p.dim() and uses[0].bits.shape[0] == num_rows and not couples_rows
+        parameter, p, mask = uses[0].parameter, uses[0].p, uses[0].used.mask
+        own_rows = mask.dim() > p.dim() and mask.shape[0] == num_rows and not couples_rows
         values = [loss / num_rows if own_rows else loss.mean() for loss in losses]
-        gradient = rate_gradient(estimator, values, [use.bits for use in uses], p).reshape(parameter.shape)
-        terms.append((parameter * gradient).sum() if parameter.dim() else parameter * gradient)
+        used = [use.used for use in uses]
+        gradient = rate_gradient(estimator, values, used, p, inverted=uses[0].inverted)
+        terms.append((parameter * gradient.reshape(parameter.shape)).sum())
     total = torch.stack(terms).sum()
     return total - total.detach()
 
