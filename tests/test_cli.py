@@ -43,8 +43,8 @@ def test_version_is_the_packages() -> None:
 def test_help_names_the_commands() -> None:
     result = invoke("--help")
     assert result.exit_code == 0
-    assert "demo" in result.stdout
-    assert "version" in result.stdout
+    for command in ("demo", "audit", "experiments", "version"):
+        assert command in result.stdout
 
 
 @pytest.mark.usefixtures("quick")
@@ -135,7 +135,7 @@ def test_the_package_runs_as_a_module_and_imports_only_what_a_command_needs() ->
     packages = {module.split(".")[0] for module in modules}
     assert "typer" in packages
     assert not packages & {"matplotlib", "pandas", "statsmodels"}
-    assert not any(module.startswith("bayesdrop.demo") for module in modules)
+    assert not any(module.startswith(("bayesdrop.demo", "bayesdrop.experiments")) for module in modules)
 
 
 MODULE = """

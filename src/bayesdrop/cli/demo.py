@@ -1,4 +1,4 @@
-"""The command line: `bayesdrop demo`, `bayesdrop audit`, `bayesdrop version`."""
+"""`bayesdrop demo`: one network on the Mauna Loa record, drawn and scored."""
 
 from __future__ import annotations
 
@@ -6,21 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bayesdrop.errors import MissingExtra, require
+from bayesdrop.errors import require
 
-__all__ = ["build_app", "main"]
+__all__ = ["add_demo"]
 
 
-def build_app() -> Any:
-    """The typer application. Its commands import what they need when they run."""
-    typer = require("typer", extra="cli", owner="The command line")
-    app = typer.Typer(
-        name="bayesdrop",
-        help="Honest uncertainty for any PyTorch network through Bayesian dropout.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_show_locals=False,
-    )
+def add_demo(app: Any, typer: Any) -> None:
+    """Give the application its command `demo`."""
     output_option = typer.Option(
         Path("bayesdrop-demo.png"), "--output", "-o", help="Where the picture goes: .png, .pdf or .svg."
     )
@@ -43,37 +35,6 @@ def build_app() -> Any:
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
         _demo(path.resolve(), seed=seed, draws=draws, quiet=quiet)
-
-    target_argument = typer.Argument(help="package.module:function; it returns a model, or (model, inputs).")
-
-    @app.command()  # type: ignore[untyped-decorator, unused-ignore]
-    def audit(target: str = target_argument) -> None:
-        """List what is random in a model, what is not, and why."""
-        from bayesdrop.audit import audit_target
-
-        try:
-            report = audit_target(target, directory=Path.cwd())
-        except (ValueError, TypeError) as error:
-            raise typer.BadParameter(str(error), param_hint="TARGET") from error
-        require("rich.console", extra="cli", owner="bayesdrop audit").Console().print(report)
-
-    @app.command()  # type: ignore[untyped-decorator, unused-ignore]
-    def version() -> None:
-        """Print the version."""
-        from bayesdrop.version import __version__
-
-        typer.echo(__version__)
-
-    return app
-
-
-def main() -> None:
-    """The console entry point. Exits with 2 where something must be installed or put right first."""
-    try:
-        build_app()()
-    except MissingExtra as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from error
 
 
 def _demo(path: Path, *, seed: int, draws: int, quiet: bool) -> None:

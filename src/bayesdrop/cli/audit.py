@@ -1,0 +1,26 @@
+"""`bayesdrop audit`: what is random in a model, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bayesdrop.errors import require
+
+__all__ = ["add_audit"]
+
+
+def add_audit(app: Any, typer: Any) -> None:
+    """Give the application its command `audit`."""
+    target_argument = typer.Argument(help="package.module:function; it returns a model, or (model, inputs).")
+
+    @app.command()  # type: ignore[untyped-decorator, unused-ignore]
+    def audit(target: str = target_argument) -> None:
+        """List what is random in a model, what is not, and why."""
+        from bayesdrop.audit import audit_target
+
+        try:
+            report = audit_target(target, directory=Path.cwd())
+        except (ValueError, TypeError) as error:
+            raise typer.BadParameter(str(error), param_hint="TARGET") from error
+        require("rich.console", extra="cli", owner="bayesdrop audit").Console().print(report)

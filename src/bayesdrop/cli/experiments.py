@@ -1,0 +1,135 @@
+"""`bayesdrop experiments list | run | table`: the papers, "paper / ours"."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bayesdrop.errors import require
+
+__all__ = ["add_experiments"]
+
+
+def add_experiments(app: Any, typer: Any) -> None:
+    """Give the application its commands `experiments list`, `run` and `table`."""
+    group = typer.Typer(help="Published tables and figures, run again.", no_args_is_help=True)
+    app.add_typer(group, name="experiments")
+    name_argument = typer.Argument(help="One of `bayesdrop experiments list`.")
+    preset_option = typer.Option("default", "--preset", help="default: the reproduction; smoke: seconds.")
+    set_option = typer.Option([], "--set", metavar="KEY=VALUE", help="A setting; may be given many times.")
+    fresh_option = typer.Option(False, "--fresh", help="Compute all again instead of going on.")
+    processes_option = typer.Option(1, "--processes", min=1, help="How many pieces at a time.")
+    output_option = typer.Option(Path("results"), "--output", "-o", help="The folder of JSON and picture.")
+    shown_argument = typer.Argument(None, help="An experiment, or a results file's name; all if left out.")
+    results_option = typer.Option(Path("results"), "--results", "-r", help="The folder that is read.")
+    markdown_option = typer.Option(False, "--markdown", help="Print Markdown.")
+
+    @group.command("list")  # type: ignore[untyped-decorator, unused-ignore]
+    def list_experiments() -> None:
+        """Name every experiment and what it is."""
+        _list()
+
+    @group.command()  # type: ignore[untyped-decorator, unused-ignore]
+    def run(
+        name: str = name_argument,
+        preset: str = preset_option,
+        settings: list[str] = set_option,
+        fresh: bool = fresh_option,
+        processes: int = processes_option,
+        output: Path = output_option,
+    ) -> None:
+        """Run an experiment, or go on with it; write its numbers and its picture; print its table."""
+        from bayesdrop.experiments.registry import load_experiment
+        from bayesdrop.experiments.settings import with_settings
+
+        try:
+            overrides = _pairs(settings)
+            with_settings(load_experiment(name).config(preset), overrides)
+            if output.exists() and not output.is_dir():
+                raise ValueError(f"--output must be a folder; {output} is a file.")
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+        _run(name, preset, overrides, fresh, processes, output)
+
+    @group.command()  # type: ignore[untyped-decorator, unused-ignore]
+    def table(
+        name: str = shown_argument, results: Path = results_option, markdown: bool = markdown_option
+    ) -> None:
+        """Print "paper / ours" from results files; gaps show as "not run"."""
+        try:
+            _table(name, results, markdown)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+
+def _pairs(settings: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"--set must be KEY=VALUE; got {setting!r}.")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _list() -> None:
+    from bayesdrop.experiments.registry import EXPERIMENTS, experiment_title
+
+    width = max(map(len, EXPERIMENTS), default=0)
+    for name in EXPERIMENTS:
+        print(f"{name.ljust(width)}  {experiment_title(name)}")
+
+
+def _run(
+    name: str, preset: str, overrides: dict[str, str], fresh: bool, processes: int, output: Path
+) -> None:
+    from bayesdrop.data import DataNotFound
+    from bayesdrop.experiments import run_experiment
+    from bayesdrop.experiments.table import print_table
+
+    console = require("rich.console", extra="cli", owner="bayesdrop experiments").Console()
+    try:
+        record = run_experiment(
+            name,
+            preset=preset,
+            overrides=overrides,
+            fresh=fresh,
+            processes=processes,
+            output=output,
+            progress=sys.stderr.isatty(),
+        )
+    except KeyboardInterrupt:
+        note = "Stopped. What was finished is kept: the same command, without --fresh, goes on from there."
+        print(note, file=sys.stderr)
+        raise SystemExit(130) from None
+    except DataNotFound as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(1) from error
+    print_table(record, console=console)
+    for ending in ("json", "png"):
+        path = (output / f"{record.stem}.{ending}").resolve()
+        # soft_wrap: a path is to be copied, so it is never broken over lines
+        console.print(f"Written: {path}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _table(name: str | None, results: Path, markdown: bool) -> None:
+    from bayesdrop.experiments.record import read_records
+    from bayesdrop.experiments.registry import EXPERIMENTS, unknown
+    from bayesdrop.experiments.table import markdown_table, print_table
+
+    records = read_records(results)
+    if name is not None and name not in records and name not in EXPERIMENTS:
+        raise ValueError(unknown("experiment", name, {**EXPERIMENTS, **records}))
+    shown = [record for record in records.values() if name in (None, record.experiment)]
+    if name in records and name not in EXPERIMENTS:
+        shown = [records[name]]
+    for record in shown:
+        if markdown:
+            print(f"## {record.title.rstrip('.')}\n\n{markdown_table(record)}\n")
+        else:
+            print_table(record)
+    run = {record.experiment for record in shown}
+    for missing in [each for each in EXPERIMENTS if name in (None, each) and each not in run]:
+        print(f"{missing}: not run; there is no results file of it in {results}.")
