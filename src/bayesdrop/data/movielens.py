@@ -1,0 +1,79 @@
+"""MovieLens: ratings of films (100K), and films that users liked, split by users (1M)."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesdrop.data.arrays import Arrays, Fetch, load_arrays, read_npz
+from bayesdrop.data.implicit import ImplicitFeedback
+
+__all__ = ["Ratings", "load_movielens_1m", "load_movielens_100k"]
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Ratings in the file's order; ids are the file's own, from 1."""
+
+    user: Tensor  #: (n,) int64
+    item: Tensor  #: (n,) int64
+    rating: Tensor  #: (n,) int64, 1 to 5
+    timestamp: Tensor  #: (n,) int64, seconds since 1970
+
+    def __len__(self) -> int:
+        """Number of ratings."""
+        return self.user.shape[0]
+
+    def liked(self, at_least: int = 4) -> Tensor:
+        """(n, 2) pairs (user, item) with at least that rating, for `split_by_users`."""
+        which = self.rating >= at_least
+        return torch.stack([self.user[which], self.item[which]], dim=1)
+
+
+def load_movielens_100k() -> Ratings:
+    """100,000 ratings of 943 users and 1,682 films, downloaded (5 MB) where they are not at hand.
+
+    Terms: GroupLens; for research, with acknowledgement, not to be passed on.
+    """
+    table = load_arrays("movielens-100k", _read, _from_home)["table"]
+    user, item, rating, timestamp = torch.from_numpy(table.copy()).unbind(dim=1)
+    return Ratings(user=user, item=item, rating=rating, timestamp=timestamp)
+
+
+def load_movielens_1m() -> ImplicitFeedback:
+    """Films rated 4 or 5, split by users: 4,034 train, 1,000 validate and 1,000 test.
+
+    The split is a file of its own that is not downloaded. `DataNotFound` says where it is looked for; a
+    split of one's own is `split_by_users(ratings.liked(), ...)`.
+
+    Terms: GroupLens; for research, with acknowledgement, not to be passed on.
+    """
+    arrays = load_arrays("movielens-1m", read_npz)
+    names = {
+        "train": "train",
+        "validation_seen": "validation_tr",
+        "validation_held": "validation_te",
+        "test_seen": "test_tr",
+        "test_held": "test_te",
+    }
+    pairs = {field: torch.from_numpy(arrays[name]).long() for field, name in names.items()}
+    return ImplicitFeedback(
+        num_users=len(arrays["uid_to_user_id"]), num_items=int(arrays["n_items"]), **pairs
+    )
+
+
+def _read(path: Path) -> Arrays:
+    return {"table": np.loadtxt(path, delimiter=",", skiprows=1, dtype=np.int64)}
+
+
+def _from_home(fetch: Fetch) -> Arrays:
+    """ml-100k.zip holds ml-100k/u.data: user, item, rating, timestamp, with tabs between."""
+    with zipfile.ZipFile(fetch("ml-100k.zip")) as archive:
+        text = archive.read("ml-100k/u.data")
+    return {"table": np.loadtxt(io.BytesIO(text), delimiter="\t", dtype=np.int64)}
