@@ -13,6 +13,7 @@ from bayesdrop.layers import (
     LearnableDropout,
     MixtureDropout,
     StochasticLayer,
+    VariationalGaussianDropout,
     rates,
     total_kl,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "PartlyRandom",
     "Prediction",
     "StochasticLayer",
+    "VariationalGaussianDropout",
     "__version__",
     "arm_loss",
     "audit",

@@ -12,11 +12,14 @@ from torch import Tensor, nn
 
 from bayesdrop import (
     BernoulliDropout,
+    ConcreteDropout,
     DropConnect,
     FunctionDraw,
     GaussianDropout,
+    LearnableDropout,
     MixtureDropout,
     StochasticLayer,
+    VariationalGaussianDropout,
     predict,
     rates,
     total_kl,
@@ -24,6 +27,13 @@ from bayesdrop import (
 from bayesdrop.draws import RowDraw
 
 RATES = [0.1, 0.5, 0.0, 0.3, 0.7, 0.2]
+
+
+def fixed(layer: LearnableDropout) -> LearnableDropout:
+    """Rates that are not trained: the gradient of the weights can be asked for in the usual way."""
+    layer.logit_p.requires_grad_(False)
+    return layer
+
 
 LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     "bernoulli": lambda: BernoulliDropout(nn.Linear(6, 5), p=0.4),
@@ -52,6 +62,24 @@ LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     "mixture per unit": lambda: MixtureDropout(nn.Linear(6, 5), p=RATES, sigma=0.1, per_row=True),
     "mixture conv2d": lambda: MixtureDropout(
         nn.Conv2d(6, 4, 3, padding=1, groups=2), p=0.4, sigma=0.2, per_row=True
+    ),
+    "concrete": lambda: ConcreteDropout(nn.Linear(6, 5), 0.4, temperature=1e-3),
+    "concrete hard": lambda: ConcreteDropout(nn.Linear(6, 5), 0.4, masks="hard"),
+    "concrete straight through": lambda: ConcreteDropout(nn.Linear(6, 5), 0.4, masks="straight-through"),
+    "concrete per unit": lambda: ConcreteDropout(nn.Linear(6, 5), (0.1, 0.6), temperature=1e-3, per="unit"),
+    "concrete conv2d": lambda: ConcreteDropout(
+        nn.Conv2d(6, 4, 3, padding=1, groups=2), 0.4, masks="hard", per="unit"
+    ),
+    "concrete conv3d": lambda: ConcreteDropout(nn.Conv3d(6, 4, 2), 0.4, temperature=1e-3, elementwise=True),
+    "learnable": lambda: fixed(LearnableDropout(nn.Linear(6, 5), (0.1, 0.6))),
+    "learnable per layer": lambda: fixed(LearnableDropout(nn.Linear(6, 5), 0.4, per="layer")),
+    "learnable conv1d": lambda: fixed(LearnableDropout(nn.Conv1d(6, 4, 3), 0.4, elementwise=True)),
+    "learnable conv2d": lambda: fixed(LearnableDropout(nn.Conv2d(6, 4, 3, groups=2), (0.1, 0.6))),
+    "variational inputs": lambda: VariationalGaussianDropout(nn.Linear(6, 5), 0.4, noise="inputs"),
+    "variational weights": lambda: VariationalGaussianDropout(nn.Linear(6, 5), 0.4, per="weight"),
+    "variational conv2d": lambda: VariationalGaussianDropout(nn.Conv2d(6, 4, 3, groups=2), 0.3, per="unit"),
+    "variational conv1d inputs": lambda: VariationalGaussianDropout(
+        nn.Conv1d(6, 4, 3, padding=1), 0.3, noise="inputs", per="unit"
     ),
 }
 
@@ -157,11 +185,13 @@ def test_kl_is_finite_pure_and_has_gradients(name: str) -> None:
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(before[key], tensor) for key, tensor in layer.state_dict().items())
     value.backward()
-    assert layer.layer.weight.grad is not None
-    assert torch.isfinite(layer.layer.weight.grad).all()
+    # A log-uniform prior does not see the weights, only the noise.
+    found = layer.log_alpha if isinstance(layer, VariationalGaussianDropout) else layer.layer.weight
+    assert found.grad is not None
+    assert torch.isfinite(found.grad).all()
 
 
-@every_layer
+@pytest.mark.parametrize("name", [name for name in LAYERS if not name.startswith("variational")])
 def test_kl_takes_another_length_scale(name: str) -> None:
     layer, other = LAYERS[name]().double(), LAYERS[name]().double()
     other.load_state_dict(layer.state_dict())

@@ -3,10 +3,14 @@
 from bayesdrop.layers.base import StochasticLayer, rates, total_kl
 from bayesdrop.layers.bernoulli import BernoulliDropout
 from bayesdrop.layers.concrete import ConcreteDropout
+from bayesdrop.layers.convert import convert
 from bayesdrop.layers.dropconnect import DropConnect
 from bayesdrop.layers.gaussian import GaussianDropout
 from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.mixture import MixtureDropout
+from bayesdrop.layers.recurrent import RecurrentDropout
+from bayesdrop.layers.share import share_rates
+from bayesdrop.layers.variational_gaussian import VariationalGaussianDropout
 
 __all__ = [
     "BernoulliDropout",
@@ -15,7 +19,11 @@ __all__ = [
     "GaussianDropout",
     "LearnableDropout",
     "MixtureDropout",
+    "RecurrentDropout",
     "StochasticLayer",
+    "VariationalGaussianDropout",
+    "convert",
     "rates",
+    "share_rates",
     "total_kl",
 ]
