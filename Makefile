@@ -49,6 +49,9 @@ $(PEERS)/.ready: benchmarks/peers-requirements.txt benchmarks/peers-constraints.
 bench: $(READY) $(PEERS)/.ready
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/moments.py
+	PYTHONPATH=src $(PEERS)/bin/python benchmarks/training.py
+	$(BIN)/python benchmarks/stacked.py
+	$(BIN)/python benchmarks/linear.py
 
 docs: $(DOCS_READY)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -34,7 +34,7 @@ def mlp(
         p: chance of dropping hidden units.
         input_p: chance of dropping inputs; as `p` if None. At 0 the first layer is a plain `nn.Linear`.
         activation: makes the non-linearity between layers.
-        layer: makes a stochastic layer from (nn.Linear, p=..., **options).
+        layer: makes a stochastic layer from (nn.Linear, p, **options); learned rates start at p.
         options: passed on to `layer`, as `length_scale=1e-2`.
 
     >>> net = mlp(13, (50, 50), 1, p=0.05)
@@ -50,5 +50,5 @@ def mlp(
         linear = nn.Linear(inputs, outputs)
         if index:
             parts.append(activation())
-        parts.append(linear if index == 0 and input_p == 0 else layer(linear, p=rate, **options))
+        parts.append(linear if index == 0 and input_p == 0 else layer(linear, rate, **options))
     return nn.Sequential(*parts)

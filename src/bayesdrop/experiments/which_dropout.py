@@ -1,0 +1,203 @@
+"""Every posterior of this library on the same tables: which dropout should one use?
+
+A network of two hidden layers of 50 units is trained in the same way with each kind of dropout on UCI
+regression sets, noise learned with the weights. Kinds of masks that a Concrete layer may use in draws are
+compared on the same trained network. No paper has this table; the question is everybody's.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bayesdrop.data import DataNotFound, load_uci
+from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.row import Outcome, Row
+from bayesdrop.fit import fit
+from bayesdrop.layers import (
+    BernoulliDropout,
+    ConcreteDropout,
+    DropConnect,
+    GaussianDropout,
+    LearnableDropout,
+    VariationalGaussianDropout,
+    rates,
+)
+from bayesdrop.likelihoods import Gaussian
+from bayesdrop.metrics import interval_coverage, mean_log_likelihood, regression_calibration_error, rmse
+from bayesdrop.models import mlp
+from bayesdrop.objectives import NegativeELBO
+from bayesdrop.plots import new_figure
+from bayesdrop.predict import predict
+
+__all__ = ["SMOKE", "Config", "draw", "run"]
+
+#: name -> (layer, options); learned rates start at 0.1
+KINDS: dict[str, tuple[type[nn.Module], float, dict[str, Any]]] = {
+    "Bernoulli 0.05": (BernoulliDropout, 0.05, {}),
+    "Bernoulli 0.2": (BernoulliDropout, 0.2, {}),
+    "Gaussian 0.05": (GaussianDropout, 0.05, {}),
+    "DropConnect 0.05": (DropConnect, 0.05, {}),
+    "Concrete": (ConcreteDropout, 0.1, {}),
+    "Concrete, straight-through": (ConcreteDropout, 0.1, {"masks": "straight-through"}),
+    "Learnable, per unit": (LearnableDropout, 0.1, {}),
+    "Learnable, per layer": (LearnableDropout, 0.1, {"per": "layer"}),
+    "Variational Gaussian": (VariationalGaussianDropout, 0.1, {"noise": "inputs"}),
+}
+_HARD = "Concrete, hard masks in draws"
+METRICS = ("RMSE", "log-likelihood (nats)", "95 % coverage", "calibration error")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The comparison."""
+
+    datasets: tuple[str, ...] = ("boston", "concrete", "energy")
+    splits: int = 5
+    epochs: int = 300
+    batch_size: int = 64
+    num_draws: int = 500
+    length_scale: float = 1e-2
+
+
+SMOKE = Config(datasets=("boston",), splits=1, epochs=1, num_draws=10)
+
+
+def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
+    """Train every kind on every split; means and standard errors over splits."""
+    present, absent = [], []
+    for name in config.datasets:
+        try:
+            load_uci(name)
+            present.append(name)
+        except DataNotFound:
+            absent.append(name)
+    common = {
+        "epochs": config.epochs,
+        "batch_size": config.batch_size,
+        "num_draws": config.num_draws,
+        "length_scale": config.length_scale,
+    }
+    keys = [
+        {"dataset": name, "split": split, "kind": kind, **common}
+        for name in present
+        for split in range(config.splits)
+        for kind in KINDS
+    ]
+    pieces = run_pieces(keys, train_and_score, cache=cache, progress=progress, label="Networks")
+    names = [*KINDS, _HARD]
+    scores: dict[tuple[str, str], list[list[float]]] = {}
+    seconds: dict[tuple[str, str], list[float]] = {}
+    for key, piece in zip(keys, pieces, strict=True):
+        for kind, values in piece["scores"].items():
+            scores.setdefault((str(key["dataset"]), kind), []).append(values)
+        seconds.setdefault((str(key["dataset"]), str(key["kind"])), []).append(piece["seconds"])
+    rows = []
+    means = np.full((len(present), len(names), len(METRICS)), math.nan)
+    errors = np.full_like(means, math.nan)
+    for i, name in enumerate(present):
+        for j, kind in enumerate(names):
+            table = np.array(scores[name, kind])
+            means[i, j] = table.mean(0)
+            spread = table.std(0, ddof=1) / math.sqrt(len(table)) if len(table) > 1 else None
+            for k, metric in enumerate(METRICS):
+                error = None if spread is None else float(spread[k])
+                if error is not None:
+                    errors[i, j, k] = error
+                rows.append(Row(f"{name}, {kind}", metric, None, float(means[i, j, k]), error))
+    rows += [
+        Row(f"{name}, {kind}", metric, None, None) for name in absent for kind in names for metric in METRICS
+    ]
+    notes = [
+        f"Trained for {config.epochs} epochs; means over {config.splits} splits, standard errors beside them."
+    ]
+    for kind in KINDS:
+        took = [value for name in present for value in seconds[name, kind]]
+        if took:
+            notes.append(f"{kind}: {np.mean(took):.1f} CPU seconds a network.")
+    arrays = {
+        "datasets": present,
+        "kinds": names,
+        "means": means.tolist(),
+        "errors": np.where(np.isnan(errors), 0, errors).tolist(),
+    }
+    return Outcome(rows=tuple(rows), arrays=arrays, notes=tuple(notes))
+
+
+def train_and_score(key: Mapping[str, Any]) -> dict[str, Any]:
+    """One network, and its scores on the test rows in the target's own units."""
+    start = time.process_time()
+    split = load_uci(key["dataset"]).split(key["split"], dtype=torch.float32)
+    layer, p, options = KINDS[key["kind"]]
+    if layer is not VariationalGaussianDropout:
+        options = {"length_scale": key["length_scale"], **options}
+    torch.manual_seed(key["split"])
+    model = mlp(split.x_train.shape[1], (50, 50), 1, p=p, layer=layer, **options)
+    likelihood = Gaussian(0.5, noise="learned")
+    objective = NegativeELBO(likelihood, num_data=len(split.x_train))
+    steps = key["epochs"] * math.ceil(len(split.x_train) / key["batch_size"])
+    fit(
+        model,
+        (split.x_train, split.y_train),
+        objective,
+        epochs=key["epochs"],
+        batch_size=key["batch_size"],
+        lr=3e-3,
+        rate_lr=1e-2,
+        scheduler=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps),
+        seed=key["split"],
+        progress=False,
+    )
+    seconds = time.process_time() - start
+    found = {key["kind"]: _scores(model, likelihood, split, key["num_draws"])}
+    if key["kind"] == "Concrete":
+        for part in model:
+            if isinstance(part, ConcreteDropout):
+                part.masks = "hard"
+        found[_HARD] = _scores(model, likelihood, split, key["num_draws"])
+    learned = {path: rate.mean().item() for path, rate in rates(model).items()}
+    return {"scores": found, "seconds": seconds, "rates": learned}
+
+
+def _scores(model: nn.Module, likelihood: Gaussian, split: Any, num_draws: int) -> list[float]:
+    target = (split.y_test - split.y_mean) / split.y_std
+    prediction = predict(
+        model.eval(), split.x_test, likelihood=likelihood, num_draws=num_draws, targets=target
+    )
+    return [
+        float(rmse(prediction, target)) * split.y_std,
+        float(mean_log_likelihood(prediction, target)) - math.log(split.y_std),
+        float(interval_coverage(prediction, target, level=0.95)),
+        float(regression_calibration_error(prediction, target)),
+    ]
+
+
+def draw(outcome: Outcome) -> Any:
+    """Log-likelihood and coverage of every kind, one column a data set."""
+    arrays = outcome.arrays
+    datasets, kinds = list(arrays["datasets"]), list(arrays["kinds"])
+    means, errors = np.array(arrays["means"]), np.array(arrays["errors"])
+    figure = new_figure(3.2 * max(len(datasets), 1) + 1.5, 6.2)
+    axes = figure.subplots(2, max(len(datasets), 1), sharey=True, squeeze=False)
+    position = np.arange(len(kinds))[::-1]
+    for column, name in enumerate(datasets):
+        for row, metric in enumerate((1, 2)):
+            ax = axes[row, column]
+            value, error = means[column, :, metric], errors[column, :, metric]
+            ax.errorbar(value, position, xerr=error, fmt="o", color="#1f4e79", ecolor="#9bb7d4", capsize=2)
+            ax.grid(axis="x", alpha=0.3)
+            ax.set_yticks(position, kinds)
+            ax.set_xlabel(METRICS[metric])
+            if metric == 2:
+                ax.axvline(0.95, color="#b03a2e", linewidth=1)
+            else:
+                ax.set_title(name)
+                ax.axvline(value.max(), color="#888888", linewidth=0.8, linestyle=":")
+    return figure
