@@ -61,7 +61,7 @@ class Config:
 
     datasets: tuple[str, ...] = ("boston", "concrete", "energy")
     splits: int = 5
-    epochs: int = 300
+    epochs: int = 150
     batch_size: int = 64
     num_draws: int = 500
     length_scale: float = 1e-2

@@ -255,7 +255,7 @@ class WeightNoiseLayer(StochasticLayer):
     def __init__(
         self,
         layer: nn.Module,
-        p: float | Sequence[float] | Tensor = 0.1,
+        p: float | Sequence[float] | Tensor | None = 0.1,
         *,
         per_row: bool = False,
         bias_p: float | None = None,
