@@ -19,6 +19,7 @@ from bayesdrop.draws.intercept import randomness_of
 from bayesdrop.draws.study import script_sites, study
 from bayesdrop.errors import must, require
 from bayesdrop.inputs import Inputs, arguments, call, is_batch, to_device
+from bayesdrop.layers import RecurrentDropout
 from bayesdrop.predict.record import recording
 from bayesdrop.predict.sampler import unwrapped
 from bayesdrop.randomness import random_state_kept
@@ -183,7 +184,11 @@ _NO_LAYER = "no layer after it"
 def _expected(model: nn.Module) -> Iterator[Site]:
     """What the modules of a model say about their randomness."""
     scripts: list[str] = []
+    # Its noise is that of the maps around it.
+    inner = {module.layer for module in model.modules() if isinstance(module, RecurrentDropout)}
     for path, module in model.named_modules():
+        if module in inner:
+            continue
         if any(path.startswith(f"{script}.") or not script for script in scripts):
             continue
         if isinstance(module, torch.jit.ScriptModule):

@@ -93,7 +93,16 @@ def test_rates_follow_the_amount_of_data(kind: type[nn.Module]) -> None:
     for rows in (4, 1000):
         objective.num_data = rows
         seen = x[:rows], y[:rows]
-        fit(model, seen, objective, epochs=400 if rows == 4 else 20, batch_size=50, lr=1e-2, rate_lr=3e-2, seed=0)
+        fit(
+            model,
+            seen,
+            objective,
+            epochs=400 if rows == 4 else 20,
+            batch_size=50,
+            lr=1e-2,
+            rate_lr=3e-2,
+            seed=0,
+        )
         found.append(rates(model)["0"].mean().item())
     assert found[1] < 0.5 * found[0]
 
@@ -144,7 +153,9 @@ def test_a_range_draws_rates_uniformly_in_their_logits() -> None:
     low, high = math.log(0.1 / 0.9), 0.0
     assert low <= logits.min()
     assert logits.max() <= high
-    assert logits.mean().item() == pytest.approx((low + high) / 2, abs=5 * (high - low) / math.sqrt(12 * 20_000))
+    assert logits.mean().item() == pytest.approx(
+        (low + high) / 2, abs=5 * (high - low) / math.sqrt(12 * 20_000)
+    )
 
 
 @pytest.mark.parametrize("kind", LEARNED)
@@ -196,7 +207,9 @@ def test_the_log_uniform_divergence_agrees_with_the_integral(log_alpha: float) -
             jacobian = 2 * u if low == -1 / s else 2 * (1 - u)
             t = low + (high - low) * v
             density = np.exp(-(t**2) / 2) / math.sqrt(2 * math.pi)
-            total += float((weights / 2 * jacobian * (high - low) * density * np.log(np.abs(1 + s * t))).sum())
+            total += float(
+                (weights / 2 * jacobian * (high - low) * density * np.log(np.abs(1 + s * t))).sum()
+            )
         return total - 0.5 * math.log(a)
 
     limit = shape_of(math.exp(12.0))

@@ -26,7 +26,15 @@ from bayesdrop.errors import must
 from bayesdrop.functional.bits import uniform_from_bits
 from bayesdrop.functional.sums import padded_shape, summed_product
 
-__all__ = ["Estimator", "PathGradient", "UsedMask", "apply_learned", "check_passes", "is_antithetic", "rate_gradient"]
+__all__ = [
+    "Estimator",
+    "PathGradient",
+    "UsedMask",
+    "apply_learned",
+    "check_passes",
+    "is_antithetic",
+    "rate_gradient",
+]
 
 Estimator = Literal["disarm", "arm", "loo", "reinforce"]
 PathGradient = Literal["scale", "none", "missing"]

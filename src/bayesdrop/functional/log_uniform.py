@@ -24,5 +24,7 @@ def log_uniform_kl(log_alpha: Tensor) -> Tensor:
 
     Reference: Molchanov, Ashukha & Vetrov (2017), Eq. 14; Kingma, Salimans & Welling (2015).
     """
-    value: Tensor = 0.5 * torch.nn.functional.softplus(-log_alpha) + _K1 * torch.sigmoid(-_K2 - _K3 * log_alpha)
+    value: Tensor = 0.5 * torch.nn.functional.softplus(-log_alpha) + _K1 * torch.sigmoid(
+        -_K2 - _K3 * log_alpha
+    )
     return value

@@ -67,7 +67,9 @@ class StochasticLayer(StochasticModule):
         owner = type(self).__name__
         self.layer: WeightLayer = check_layer(owner, layer)
         if p is not None:
-            self.register_buffer("p", _checked_rate(owner, "p", p, num_units(self.layer)).to(self.layer.weight))
+            self.register_buffer(
+                "p", _checked_rate(owner, "p", p, num_units(self.layer)).to(self.layer.weight)
+            )
         if bias_p is None:
             self.bias_p = None
         else:

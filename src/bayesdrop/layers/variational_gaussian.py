@@ -87,7 +87,9 @@ class VariationalGaussianDropout(WeightNoiseLayer):
             "weight": tuple(weight.shape),
         }
         start = torch.logit(torch.tensor(self.p_init, dtype=torch.float64)).item()
-        self.log_alpha = nn.Parameter(torch.full(shapes[per], start, dtype=weight.dtype, device=weight.device))
+        self.log_alpha = nn.Parameter(
+            torch.full(shapes[per], start, dtype=weight.dtype, device=weight.device)
+        )
 
     @property
     def bounded_log_alpha(self) -> Tensor:
@@ -141,7 +143,9 @@ class VariationalGaussianDropout(WeightNoiseLayer):
 
     def _sampled_outputs(self, x: Tensor) -> Tensor:
         mean = self.layer(x)
-        variance = apply_weights(self.layer, x.square(), (self._std_like_weight() * self.layer.weight).square())
+        variance = apply_weights(
+            self.layer, x.square(), (self._std_like_weight() * self.layer.weight).square()
+        )
         # The square root has no gradient at zero, where an input is all zeros.
         sampled: Tensor = mean + variance.clamp_min(_SMALLEST).sqrt() * torch.randn_like(mean)
         return sampled

@@ -1,0 +1,188 @@
+"""convert(): a network gets another kind of noise, its trained weights kept."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.draws import Where
+from bayesdrop.errors import must
+from bayesdrop.inputs import Inputs
+from bayesdrop.layers.base import StochasticLayer
+from bayesdrop.layers.feeds import feeds
+from bayesdrop.layers.kinds import KINDS, check_options, kind_named, make_layer, options_of
+from bayesdrop.layers.learnable import LearnableDropout
+from bayesdrop.layers.learned_rate import InitialRate
+from bayesdrop.layers.places import DROPOUTS, RECURRENT, choose, keep_hooks, swap
+from bayesdrop.layers.plain import unwrapped
+from bayesdrop.layers.recurrent import RecurrentDropout
+
+__all__ = ["convert"]
+
+Kind = str | type[StochasticLayer]
+_MISSING = object()
+
+
+def convert(
+    model: nn.Module,
+    kind: Kind,
+    *,
+    where: Where | Iterable[Where] = "dropouts",
+    p: InitialRate | Sequence[float] | None = None,
+    inplace: bool = False,
+    x: Inputs | None = None,
+    **options: Any,
+) -> nn.Module:
+    """A network with another kind of noise. Its `eval()` output is the same: trained weights are kept.
+
+    Args:
+        model: any module; it may be a weight layer itself.
+        kind: "bernoulli", "gaussian", "concrete", "learnable", "dropconnect", "mixture", "variational", or
+            such a class. "none" takes the noise away again; "dropout" puts an `nn.Dropout` of the same rate
+            in front of the weight layers instead.
+        where: "dropouts": every `nn.Dropout`, `nn.Dropout1d/2d/3d` gives way to noise on the weight layers
+            that it feeds, at its rate; stochastic layers change their kind and keep their rates; recurrent
+            modules with a dropout of their own become `RecurrentDropout`. "weights": every weight layer
+            and recurrent module; dropouts stay. Or paths ("encoder", "layers.*.fc"), module types,
+            functions of (path, module), or several of all these.
+        p: the rate, or where a learned one starts. None keeps that of the dropout or of the stochastic
+            layer that is replaced; elsewhere the kind's default.
+        inplace: change `model` itself instead of a copy.
+        x: a batch of inputs: one pass shows which weight layers the dropouts feed. Without it they must
+            be neighbours in an `nn.Sequential`.
+        options: of the kind, as `length_scale`, `per`, `temperature`; without them a stochastic layer
+            keeps its own. Noise that `nn.Dropout` draws for each position stays `elementwise`.
+
+    A dropout that feeds anything but weight layers, as a residual sum, has no such form: the error names it.
+    The projections of `nn.MultiheadAttention`, which torch reads without calling them, are left alone.
+
+    >>> net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 1))
+    >>> convert(net, "concrete")
+    Sequential(
+      (0): Linear(in_features=3, out_features=8, bias=True)
+      (1): ReLU()
+      (2): Identity()
+      (3): ConcreteDropout(
+        p=0.5, temperature=0.1, masks='relaxed'
+        (layer): Linear(in_features=8, out_features=1, bias=True)
+      )
+    )
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(must("convert", "model", "an nn.Module", model))
+    if kind in ("none", "dropout"):
+        if options or p is not None:
+            raise TypeError(must("convert", "options", f"none for the kind {kind!r}", {"p": p, **options}))
+        return unwrapped(model if inplace else copy.deepcopy(model), where, dropout=kind == "dropout")
+    if isinstance(kind, str) and kind not in KINDS:
+        want = ", ".join(map(repr, (*KINDS, "dropout", "none")))
+        raise ValueError(must("convert", "kind", f"one of {want}", kind))
+    made = kind_named("convert", kind)
+    rate = options.pop("p_init", p)
+    check_options("convert", made, options)
+    model = model if inplace else copy.deepcopy(model)
+    chosen = choose(model, where)
+    dropouts: dict[nn.Module, list[str]] = {
+        module: paths for module, paths in chosen.items() if isinstance(module, DROPOUTS)
+    }
+    fed = feeds(model, dropouts, x)
+    parents = list(model.modules())
+    swaps: dict[nn.Module, nn.Module] = {}
+    for layer, dropout in fed.items():
+        swaps[layer] = _wrapped(layer, dropout, made, rate, options, dropouts[dropout][0])
+    for module, (path, *_) in chosen.items():
+        if isinstance(module, DROPOUTS):
+            swaps[module] = nn.Identity().train(module.training)
+            keep_hooks(module, swaps[module])
+        elif isinstance(module, StochasticLayer):
+            swaps[module] = _changed(module, made, rate, options, path)
+        elif isinstance(module, RECURRENT):
+            swaps[module] = _recurrent(module, made, rate, options, path)
+        elif not isinstance(module, RecurrentDropout) and module not in swaps:
+            swaps[module] = _wrapped(module, None, made, rate, options, path)
+    return swap(model, swaps, parents)
+
+
+def _wrapped(
+    layer: nn.Module,
+    dropout: nn.Module | None,
+    kind: type[StochasticLayer],
+    p: Any,
+    options: Mapping[str, Any],
+    path: str,
+) -> StochasticLayer:
+    """A weight layer with noise in the place of a dropout, if there is one."""
+    given = dict(options)
+    if dropout is not None:
+        p = dropout.p if p is None else p
+        if "elementwise" in options_of(kind):
+            given.setdefault("elementwise", isinstance(dropout, nn.Dropout))
+    made = _made(kind, layer, p, given, path)
+    _keep_mean(made, layer.weight)  # type: ignore[arg-type]
+    return made
+
+
+def _changed(
+    layer: StochasticLayer, kind: type[StochasticLayer], p: Any, options: Mapping[str, Any], path: str
+) -> StochasticLayer:
+    """A stochastic layer of another kind: rates and options kept where the kind has them."""
+    kept: dict[str, Any] = {}
+    for name in options_of(kind):
+        value = getattr(layer, name, _MISSING)
+        if isinstance(value, Tensor):
+            kept[name] = value.item()
+        elif value is None or isinstance(value, bool | int | float | str):
+            kept[name] = value
+    if kept.get("per") == "weight":
+        del kept["per"]
+    rate = layer.p.detach().clone() if p is None else p
+    if "per" in options_of(kind) and not hasattr(layer, "per") and isinstance(rate, Tensor) and rate.dim():
+        kept["per"] = "unit"
+    with torch.no_grad():
+        mean = layer.weight.clone()
+    made = _made(kind, layer.layer, rate, {**kept, **options}, path)
+    _keep_mean(made, mean)
+    made.train(layer.training)
+    keep_hooks(layer, made)
+    return made
+
+
+def _recurrent(
+    layer: nn.RNNBase, kind: type[StochasticLayer], p: Any, options: Mapping[str, Any], path: str
+) -> RecurrentDropout:
+    """A recurrent module with noise; one mask serves all steps, whatever `elementwise` says."""
+    given = {name: value for name, value in options.items() if name != "elementwise"}
+    if p is None and layer.dropout > 0:
+        p = layer.dropout
+    rate = {} if p is None else {"p": p}
+    try:
+        made = RecurrentDropout(layer, kind, **rate, **given)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"convert, at {path or 'the model itself'!r}: {error}") from error
+    for part in made.modules():
+        if isinstance(part, StochasticLayer):
+            _keep_mean(part, part.layer.weight)
+    return made
+
+
+def _made(
+    kind: type[StochasticLayer], layer: nn.Module, p: Any, options: Mapping[str, Any], path: str
+) -> StochasticLayer:
+    try:
+        return make_layer(kind, layer, p, options)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"convert, at {path or 'the model itself'!r}: {error}") from error
+
+
+@torch.no_grad()
+def _keep_mean(layer: StochasticLayer, mean: Tensor) -> None:
+    """Wrapped weights such that the layer's mean is what it was: raw masks shrink them by 1 - p."""
+    raw = isinstance(layer, LearnableDropout) and layer.scaling == "raw"
+    if raw and isinstance(layer, LearnableDropout):
+        layer.layer.weight.copy_(mean / layer.unit_weights())
+    elif mean is not layer.layer.weight:
+        layer.layer.weight.copy_(mean)

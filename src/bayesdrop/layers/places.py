@@ -1,0 +1,162 @@
+"""What of a model can be converted, which of it is meant, and putting other modules in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from bayesdrop.draws import Selection, Where
+from bayesdrop.errors import must
+from bayesdrop.layers.base import StochasticLayer
+from bayesdrop.layers.recurrent import RecurrentDropout
+
+__all__ = ["DROPOUTS", "RECURRENT", "WEIGHTS", "choose", "convertible", "keep_hooks", "merge_hooks", "swap"]
+
+WEIGHTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+_OURS = (StochasticLayer, RecurrentDropout)
+
+Places = dict[nn.Module, list[str]]
+
+
+def convertible(model: nn.Module) -> Places:
+    """Weight layers, recurrent modules, dropouts and stochastic layers, each with all its paths.
+
+    Left out are the layers inside stochastic ones, scripts, and the projections of
+    `nn.MultiheadAttention`, whose weights torch reads without calling them.
+    """
+    found: Places = {}
+    for path, module in _walk(model, ""):
+        if isinstance(module, (*WEIGHTS, *RECURRENT, *DROPOUTS, *_OURS)):
+            found.setdefault(module, []).append(path)
+    return found
+
+
+def _walk(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
+    yield path, module
+    if isinstance(module, StochasticLayer | nn.MultiheadAttention | torch.jit.ScriptModule):
+        return
+    for name, child in module._modules.items():
+        if child is None or (isinstance(module, RecurrentDropout) and child is module.layer):
+            continue
+        yield from _walk(child, f"{path}.{name}" if path else name)
+
+
+def choose(model: nn.Module, where: Any) -> Places:
+    """The convertible modules that `where` means.
+
+    Args:
+        model: any module.
+        where: see `convert`.
+    """
+    places = convertible(model)
+    chosen: Places = {}
+    for rule in _rules(where):
+        found = _matched(rule, places)
+        if not found:
+            raise ValueError(must("convert", "where", *_nothing(rule, places)))
+        chosen |= found
+    for module in places:
+        if isinstance(module, RecurrentDropout):
+            # It is chosen if all its maps are, and they if it is.
+            maps = {part: places[part] for part in module.modules() if isinstance(part, StochasticLayer)}
+            if module in chosen:
+                chosen |= maps
+            elif maps.keys() <= chosen.keys():
+                chosen[module] = places[module]
+    # In the order of the model.
+    return {module: paths for module, paths in places.items() if module in chosen}
+
+
+def _rules(where: Any) -> list[Any]:
+    one = isinstance(where, str | type) or callable(where)
+    rules = [where] if one else list(where) if isinstance(where, Iterable) else [None]
+    for rule in rules:
+        if not (isinstance(rule, str) or callable(rule)):
+            want = "'dropouts', 'weights', paths, module types or functions of (path, module)"
+            raise TypeError(must("convert", "where", want, where))
+    if not rules:
+        raise ValueError(must("convert", "where", "at least one place", where))
+    return rules
+
+
+def _matched(rule: Where, places: Places) -> Places:
+    if rule == "dropouts":
+        return {module: paths for module, paths in places.items() if _drops(module)}
+    if rule == "weights":
+        return {module: paths for module, paths in places.items() if not isinstance(module, DROPOUTS)}
+    selection = Selection(include=rule)
+    found = {m: p for m, p in places.items() if any(selection.allows(path, m) for path in p)}
+    if isinstance(rule, type):
+        # A type of weight layer means those that have noise already, too.
+        recurrent = [module for module in places if isinstance(module, RecurrentDropout)]
+        maps = {part for module in recurrent for part in module.modules() if part is not module}
+        outside = {m: p for m, p in places.items() if m not in maps}
+        found |= {m: p for m, p in outside.items() if isinstance(getattr(m, "layer", None), rule)}
+    # "encoder" means its weights; dropouts are meant by what matches nothing else.
+    weights = {module: paths for module, paths in found.items() if not isinstance(module, DROPOUTS)}
+    return weights or found
+
+
+def _drops(module: nn.Module) -> bool:
+    if isinstance(module, DROPOUTS):
+        return module.p > 0
+    return isinstance(module, _OURS) or (isinstance(module, RECURRENT) and module.dropout > 0)
+
+
+def _nothing(rule: Any, places: Places) -> tuple[str, Any, str]:
+    """What was looked for, what was asked for, and what is there."""
+    groups: list[tuple[str, Callable[[nn.Module], bool]]] = [
+        ("weight layers", lambda module: isinstance(module, WEIGHTS)),
+        ("recurrent modules", lambda module: isinstance(module, RECURRENT)),
+        ("dropouts", lambda module: isinstance(module, DROPOUTS)),
+        ("stochastic layers", lambda module: isinstance(module, _OURS)),
+    ]
+    there = []
+    for name, belongs in groups:
+        paths = [f"{found[0] or 'itself'}" for module, found in places.items() if belongs(module)]
+        if paths:
+            more = f" and {len(paths) - 4} more" if len(paths) > 4 else ""
+            there.append(f"{name} ({', '.join(paths[:4])}{more})")
+    hint = f"It has {'; '.join(there)}." if there else "It has neither weight layers nor dropouts."
+    if rule == "dropouts":
+        hint += " Use where='weights' for noise on every weight layer. Functional dropout cannot be replaced."
+        return "used with a model that has dropouts or stochastic layers", rule, hint
+    return "something that the model has", rule, hint
+
+
+def swap(model: nn.Module, swaps: Mapping[nn.Module, nn.Module], parents: Iterable[nn.Module]) -> nn.Module:
+    """Other modules in the place of some, wherever these are used.
+
+    Args:
+        model: the root, which may be swapped itself.
+        swaps: from the old module to the new one, which may hold the old one.
+        parents: the modules whose children are looked at: those of before the swap.
+    """
+    for parent in parents:
+        for name, child in parent._modules.items():
+            if child is not None and child in swaps:
+                parent._modules[name] = swaps[child]
+    return swaps.get(model, model)
+
+
+_HOOKS = (
+    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks", "_is_full_backward_hook",
+)  # fmt: skip
+
+
+def keep_hooks(old: nn.Module, new: nn.Module) -> None:
+    """The hooks of a module go to the one that takes its place; handles still remove them."""
+    for name in _HOOKS:
+        new.__dict__[name] = old.__dict__[name]
+
+
+def merge_hooks(outer: nn.Module, inner: nn.Module) -> None:
+    """The hooks of a module join those of the one inside that takes its place."""
+    for name in _HOOKS[:-1]:
+        inner.__dict__[name].update(outer.__dict__[name])
