@@ -3,13 +3,15 @@
     PYTHONPATH=src .venv-peers/bin/python benchmarks/training.py [--quick] [--output results/training.json]
 
 784-512-512-512-10, 128 rows, cross-entropy, Adam as it comes; one thread, CPU time, best of many rounds in
-which all contenders take turns, in the peers' environment where the package `concretedropout` is. Writes JSON and, from it, the table of docs/learned-rates.md.
+which all contenders take turns, in the peers' environment where the package `concretedropout` is. Writes
+JSON and, from it, the table of docs/learned-rates.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -45,7 +47,7 @@ Step = Callable[[], object]
 def perceptron(wrap: Callable[[int, int], list[nn.Module]]) -> nn.Sequential:
     """The network, its weight layers made by `wrap`."""
     modules: list[nn.Module] = []
-    for position, (inputs, outputs) in enumerate(zip(SIZES, SIZES[1:], strict=False)):
+    for position, (inputs, outputs) in enumerate(itertools.pairwise(SIZES)):
         modules += wrap(inputs, outputs)
         if position < len(SIZES) - 2:
             modules.append(nn.ReLU())
@@ -71,7 +73,7 @@ def published_step(x: Tensor, y: Tensor) -> Step | None:
         return None
     from concretedropout.pytorch import ConcreteLinearDropout
 
-    pairs = list(zip(SIZES, SIZES[1:], strict=False))
+    pairs = list(itertools.pairwise(SIZES))
     linears = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairs)
     dropouts = nn.ModuleList(ConcreteLinearDropout(weight_regularizer=1e-9) for _ in pairs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_the_divergence_is_that_of_bernoulli_dropout_at_the_same_rate(kind: type
 def test_the_regulariser_has_the_papers_coefficients(
     multiple: int, likelihood: object, weight_coefficient: float, entropy_coefficient: float
 ) -> None:
-    """l^2 / (tau N) |W|^2 / (1 - p) - 2 / (tau N) K H(p) goes with squared error; halves with cross-entropy."""
+    """l^2 / (tau N) |W|^2 / (1 - p) - 2 / (tau N) K H(p) with squared error, half with cross-entropy."""
     num_data, l, p, channels = 50, 0.3, 0.2, 4
     for inner, units in ((nn.Linear(channels, 3), channels), (nn.Conv1d(channels, 3, 2), channels)):
         layer = ConcreteDropout(inner, p, length_scale=l, prior_on_bias=False)
@@ -164,7 +164,7 @@ def test_bad_input_is_refused(kind: type[LearnedRateLayer]) -> None:
     for bad in (0.0, 1.0, -0.1, math.nan, (0.5, 0.1), (0.1, 0.2, 0.3), torch.tensor([0.5, 1.0])):
         with pytest.raises(ValueError, match=f"{name}: `p_init` must be"):
             kind(nn.Linear(2, 2), bad, per="unit")
-    with pytest.raises(TypeError, match="`layer` must be an nn.Linear or nn.Conv1d/2d/3d; got ReLU"):
+    with pytest.raises(TypeError, match=r"`layer` must be an nn\.Linear or nn\.Conv1d/2d/3d; got ReLU"):
         kind(nn.ReLU())
     with pytest.raises(ValueError, match="`per` must be 'layer' or 'unit'; got 'row'"):
         kind(nn.Linear(2, 2), per="row")
@@ -186,7 +186,7 @@ def test_bad_options_of_one_kind_are_refused() -> None:
         LearnableDropout(nn.Linear(2, 2), scaling="other")
     with pytest.raises(ValueError, match="`per` must be one of"):
         VariationalGaussianDropout(nn.Linear(2, 2), noise="inputs", per="weight")
-    with pytest.raises(ValueError, match="at most 0.5 with capped=True"):
+    with pytest.raises(ValueError, match=r"at most 0\.5 with capped=True"):
         VariationalGaussianDropout(nn.Linear(2, 2), 0.6, capped=True)
 
 
@@ -200,7 +200,7 @@ def test_the_log_uniform_divergence_agrees_with_the_integral(log_alpha: float) -
         s = math.sqrt(a)
         edges = [-14.0, -1 / s, 14.0] if 1 / s < 14 else [-14.0, 14.0]
         total = 0.0
-        for low, high in zip(edges, edges[1:], strict=False):
+        for low, high in pairwise(edges):
             # Squaring the distance to the end at which the logarithm runs away tames it.
             u = (nodes + 1) / 2
             v = u * u if low == -1 / s else 1 - (1 - u) ** 2

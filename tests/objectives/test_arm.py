@@ -66,8 +66,8 @@ def within_five_standard_errors(
     second = [torch.zeros_like(g) for g in exact]
     for _ in range(repeats):
         for s, q, g in zip(first, second, estimate(), strict=True):
-            s += g
-            q += g.square()
+            s.add_(g)
+            q.add_(g.square())
     for s, q, truth in zip(first, second, exact, strict=True):
         mean = s / repeats
         error = ((q / repeats - mean.square()).clamp_min(0) / repeats).sqrt()

@@ -83,8 +83,8 @@ def rate_gradient(
     Args:
         estimator: which.
         losses: of each pass, shape (N,): what is summed; or shape () for a loss of all rows together.
-        used: the masks of each pass, rows first; of (N,) losses row i belongs to loss i. The second pass of an
-            antithetic estimator is the mirrored one.
+        used: the masks of each pass, rows first; of (N,) losses row i belongs to loss i. The second pass of
+            an antithetic estimator is the mirrored one.
         p: chance of dropping; broadcasts against the masks.
         inverted: whether the masks are divided by 1 - p.
 

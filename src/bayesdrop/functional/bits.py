@@ -74,8 +74,8 @@ def uniform_from_bits(bits: Tensor) -> Tensor:
     """The numbers in [0, 1], in single precision."""
     if bits.is_floating_point():
         return bits
-    # With the first bit turned, signed numbers have the order of unsigned ones, and the middle of the range is
-    # zero. Rounding may give 0 and 1 themselves.
+    # With the first bit turned, signed numbers have the order of unsigned ones, and the middle of the range
+    # is zero. Rounding may give 0 and 1 themselves.
     return (bits ^ _SIGN).to(torch.float32).mul_(1 / _RESOLUTION).add_(0.5)
 
 

@@ -1,4 +1,4 @@
-"""The divergence of dropout at a learned rate, with its gradient in closed form: weights are read twice, no more."""
+"""The divergence of dropout at a learned rate, with a gradient that costs one pass over the weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _SquareSum(torch.autograd.Function):
 
 
 def square_sum(weight: Tensor, *, columns: bool = False) -> Tensor:
-    """|W|^2 over all entries, shape (), or over those of each column, (K,); one pass over memory for its gradient."""
+    """|W|^2 over all entries, shape (), or over those of each column, (K,)."""
     value: Tensor = _SquareSum.apply(weight, columns)  # type: ignore[no-untyped-call]
     return value
 

@@ -31,7 +31,7 @@ class _MaskedLinear(torch.autograd.Function):
         grad_weight = grad.t() @ masked if for_weight or for_rate else None
         grad_logit = None
         if for_rate and grad_weight is not None:
-            # d h / d logit p = p (h - b), and sum_n grad_n W_k x_nk m_nk is the product of W_k with its gradient.
+            # dh / dlogit p = p (h - b), and sum_n grad_n W_k x_nk m_nk is W_k times its own gradient.
             product = weight * grad_weight
             per_rate = product.sum(0) if logit_p.dim() else product.sum()
             grad_logit = per_rate * torch.sigmoid(logit_p)
@@ -50,8 +50,8 @@ def masked_linear(
 ) -> Tensor:
     """W (x m) + b for masks m = z / (1 - p), or m = z if not `inverted`.
 
-    The gradient in logit p is the path-wise part alone, through the scale: p_k sum_j W_jk dL/dW_jk. It needs no
-    product beyond those of the weights.
+    The gradient in logit p is the path-wise part alone, through the scale: p_k sum_j W_jk dL/dW_jk. It needs
+    no product beyond those of the weights.
 
     Args:
         x: (N, K).

@@ -82,7 +82,7 @@ class StochasticLayer(StochasticModule):
 
     @property
     def weight(self) -> Tensor:
-        """The mean of the random weights: what `eval()` uses. Modules that read their layers' weights find it."""
+        """The mean of the random weights, which `eval()` uses, for modules that read weights of others."""
         return self.layer.weight
 
     @property

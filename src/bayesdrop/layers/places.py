@@ -63,7 +63,8 @@ def choose(model: nn.Module, where: Any) -> Places:
     for module in places:
         if isinstance(module, RecurrentDropout):
             # It is chosen if all its maps are, and they if it is.
-            maps = {part: places[part] for part in module.modules() if isinstance(part, StochasticLayer)}
+            parts = [part for part in module.modules() if isinstance(part, StochasticLayer)]
+            maps: dict[nn.Module, list[str]] = {part: places[part] for part in parts}
             if module in chosen:
                 chosen |= maps
             elif maps.keys() <= chosen.keys():

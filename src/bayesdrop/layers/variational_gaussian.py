@@ -98,7 +98,7 @@ class VariationalGaussianDropout(WeightNoiseLayer):
 
     @property
     def p(self) -> Tensor:  # type: ignore[override]
-        """a / (1 + a): the rate of the dropout whose noise has the same variance; a mean where weights have own."""
+        """a / (1 + a), the rate of dropout with this variance; the mean where each weight has one."""
         p = torch.sigmoid(self.bounded_log_alpha)
         return p.mean() if self.per == "weight" else p
 
@@ -167,7 +167,7 @@ class VariationalGaussianDropout(WeightNoiseLayer):
         return None if bias is None else bias.reshape(bias_shape(self.layer, x, 1))
 
     def kl(self, length_scale: float | None = None) -> Tensor:
-        """Divergence from the log-uniform prior, up to a constant. Shape (); any length scale gives the same."""
+        """Divergence from the log-uniform prior, up to a constant. Shape (). There is no length scale."""
         each = log_uniform_kl(self.bounded_log_alpha)
         # Weights that share a variance each have that divergence; noise on an input is one number a unit.
         count = num_units(self.layer) if self.noise == "inputs" else self.layer.weight.numel()
