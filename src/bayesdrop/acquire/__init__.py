@@ -1,0 +1,7 @@
+"""What to ask next: scores of rows without labels, and the rows that score highest."""
+
+from bayesdrop.acquire.batch import Batch, batch_bald
+from bayesdrop.acquire.scores import bald, entropy, mean_std, random, variation_ratio
+from bayesdrop.acquire.select import select
+
+__all__ = ["Batch", "bald", "batch_bald", "entropy", "mean_std", "random", "select", "variation_ratio"]

@@ -1,0 +1,16 @@
+"""Probabilities, sets and intervals that keep their promise, fitted on a calibration set."""
+
+from bayesdrop.calibration.classes import ConformalClassifier, PredictionSets
+from bayesdrop.calibration.numbers import ConformalRegressor
+from bayesdrop.calibration.rank import CoverageLaw, conformal_quantile, coverage_law
+from bayesdrop.calibration.temperature import TemperatureScaling
+
+__all__ = [
+    "ConformalClassifier",
+    "ConformalRegressor",
+    "CoverageLaw",
+    "PredictionSets",
+    "TemperatureScaling",
+    "conformal_quantile",
+    "coverage_law",
+]

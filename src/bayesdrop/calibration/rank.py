@@ -1,0 +1,87 @@
+"""The finite-sample quantile of split conformal prediction, and the law of the coverage it gives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import must
+
+__all__ = ["CoverageLaw", "conformal_quantile", "coverage_law"]
+
+
+@dataclass(frozen=True)
+class CoverageLaw:
+    """Beta(a, b): how coverage on new rows is distributed over calibration sets.
+
+    With exchangeable rows and scores without ties, the chance that a new row is covered, given the
+    calibration set, is Beta(r, n + 1 - r) distributed, r being the rank of the threshold. Ties only raise
+    coverage.
+
+    Reference: Vovk (2012).
+    """
+
+    a: float
+    b: float
+
+    @property
+    def mean(self) -> float:
+        """r / (n + 1): the chance that a new row is covered, over calibration sets too."""
+        return self.a / (self.a + self.b)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over calibration sets."""
+        total = self.a + self.b
+        return math.sqrt(self.a * self.b / (total + 1)) / total
+
+
+def threshold_rank(num_calibration: int, level: float) -> int:
+    """ceil((n + 1) level), exactly: 0.9 is 9 / 10 and not the double next to it."""
+    return math.ceil((num_calibration + 1) * Fraction(repr(float(level))))
+
+
+def coverage_law(num_calibration: int, level: float) -> CoverageLaw:
+    """The law of coverage after calibrating on n rows.
+
+    Args:
+        num_calibration: n, at least level / (1 - level), below which only sets that hold everything cover.
+        level: the coverage that is asked for.
+
+    >>> coverage_law(99, 0.9)
+    CoverageLaw(a=90, b=10)
+    """
+    check_level("coverage_law", level)
+    rank = threshold_rank(num_calibration, level)
+    if not 1 <= rank <= num_calibration:
+        exact = Fraction(repr(float(level)))
+        need = math.ceil(exact / (1 - exact))
+        raise ValueError(must("coverage_law", "num_calibration", f"at least {need}", num_calibration))
+    return CoverageLaw(rank, num_calibration + 1 - rank)
+
+
+def conformal_quantile(scores: Tensor, level: float) -> Tensor:
+    """The ceil((n + 1) level)-th smallest of n scores over axis 0; infinite where n is too small for it.
+
+    A new score, exchangeable with these, is at most this with chance `level` or more.
+
+    Args:
+        scores: (n, ...).
+        level: in (0, 1).
+
+    Returns: (...).
+    """
+    rank = threshold_rank(scores.shape[0], level)
+    if rank > scores.shape[0]:
+        return torch.full_like(scores[0], math.inf)
+    return scores.kthvalue(rank, 0).values
+
+
+def check_level(owner: str, level: float) -> None:
+    """Raise unless it is a coverage between 0 and 1."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise ValueError(must(owner, "level", "in (0, 1)", level))
