@@ -63,10 +63,12 @@ LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     "mixture conv2d": lambda: MixtureDropout(
         nn.Conv2d(6, 4, 3, padding=1, groups=2), p=0.4, sigma=0.2, per_row=True
     ),
-    "concrete": lambda: ConcreteDropout(nn.Linear(6, 5), 0.4, temperature=1e-3),
+    "concrete": lambda: ConcreteDropout(nn.Linear(6, 5), 0.4, temperature=1e-3, masks="relaxed"),
     "concrete hard": lambda: ConcreteDropout(nn.Linear(6, 5), 0.4, masks="hard"),
     "concrete straight through": lambda: ConcreteDropout(nn.Linear(6, 5), 0.4, masks="straight-through"),
-    "concrete per unit": lambda: ConcreteDropout(nn.Linear(6, 5), (0.1, 0.6), temperature=1e-3, per="unit"),
+    "concrete per unit": lambda: ConcreteDropout(
+        nn.Linear(6, 5), (0.1, 0.6), temperature=1e-3, per="unit", masks="relaxed"
+    ),
     "concrete conv2d": lambda: ConcreteDropout(
         nn.Conv2d(6, 4, 3, padding=1, groups=2), 0.4, masks="hard", per="unit"
     ),

@@ -124,7 +124,7 @@ def test_masks_of_draws_are_relaxed_or_hard_as_asked() -> None:
 
 def test_moments_without_draws_know_the_relaxation() -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(ConcreteDropout(nn.Linear(6, 2), 0.2, temperature=2 / 3)).double()
+    model = nn.Sequential(ConcreteDropout(nn.Linear(6, 2), 0.2, temperature=2 / 3, masks="relaxed")).double()
     x = torch.randn(3, 6, dtype=torch.float64)
     exact = predict(model, x, method="moments")
     drawn = predict(model, x, num_draws=20_000)

@@ -45,7 +45,7 @@ KINDS: dict[str, tuple[type[nn.Module], float, dict[str, Any]]] = {
     "Bernoulli 0.2": (BernoulliDropout, 0.2, {}),
     "Gaussian 0.05": (GaussianDropout, 0.05, {}),
     "DropConnect 0.05": (DropConnect, 0.05, {}),
-    "Concrete": (ConcreteDropout, 0.1, {}),
+    "Concrete": (ConcreteDropout, 0.1, {"masks": "relaxed"}),
     "Concrete, straight-through": (ConcreteDropout, 0.1, {"masks": "straight-through"}),
     "Learnable, per unit": (LearnableDropout, 0.1, {}),
     "Learnable, per layer": (LearnableDropout, 0.1, {"per": "layer"}),

@@ -59,9 +59,9 @@ class ConcreteDropout(LearnedRateLayer):
         p_init: where the rate starts, in (0, 1): a number, a range (low, high) in which every rate is
             drawn uniformly in its logit, or a tensor with one for each unit.
         temperature: t, above 0. 0.1 is nearly hard; at 2/3 the mean of the noise is up to 6 % below one.
-        masks: which masks are used. "relaxed": the relaxed ones always, as the paper does. "hard": relaxed
-            in training, Bernoulli masks in draws. "straight-through": hard ones always, with the gradient
-            of the relaxed ones in the rate.
+        masks: which masks are used. "hard": relaxed ones in training, Bernoulli masks in draws, whose
+            divergence `kl` is. "relaxed": relaxed ones in draws too, as the paper does. "straight-through":
+            hard ones always, with the gradient of the relaxed ones in the rate.
         per: one rate for the "layer", as in the paper, or one for each input "unit" (feature or channel).
         elementwise: noise for each position of its own, as `nn.Dropout`.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
@@ -85,7 +85,7 @@ class ConcreteDropout(LearnedRateLayer):
         p_init: InitialRate = 0.1,
         *,
         temperature: float = 0.1,
-        masks: Masks = "relaxed",
+        masks: Masks = "hard",
         per: Per = "layer",
         elementwise: bool = False,
         length_scale: float = 1e-2,
