@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from bayesdrop.draws.source import NoiseSource, block_size
 from bayesdrop.functional import keep_mask
+from bayesdrop.functional.noise import KeepNoise
 
 HALF = torch.tensor(0.5)
 
@@ -30,6 +32,46 @@ def test_draws_do_not_depend_on_order_or_number(shape: tuple[int, ...]) -> None:
     source = NoiseSource(1)
     for first, count in [(590, 10), (3, 1), (256, 256), (0, 600), (255, 2), (599, 1)]:
         assert torch.equal(source.rows("site", first, count, shape, bits), whole[first : first + count])
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-9, 0.05, 0.1, 0.5, 1 - 2**-20, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_masks_are_those_of_the_sampler_itself(p: float, dtype: torch.dtype) -> None:
+    noise = KeepNoise(torch.tensor(p, dtype=dtype))
+    for shape in [(1, 3), (1, 5000), (1, 501), ()]:
+        # A method, which the source cannot know to be a mask, makes its blocks whole.
+        whole = NoiseSource(1).rows("site", 0, 530, shape, noise.__call__)
+        masks = NoiseSource(1).rows("site", 0, 530, shape, noise)
+        assert masks.dtype == whole.dtype == dtype
+        assert torch.equal(masks, whole)
+
+
+@pytest.mark.parametrize("most", [None, 40, 300])
+@pytest.mark.parametrize("shape", [(1, 3), (1, 500), (1, 501), (1, 20_000), ()])
+def test_how_many_draws_are_expected_changes_none(most: int | None, shape: tuple[int, ...]) -> None:
+    noise = KeepNoise(torch.tensor(0.3))
+    whole = NoiseSource(1).rows("site", 0, 600, shape, noise.__call__)
+    source = NoiseSource(1, most=most)
+    chunks = [(first, min(64, 600 - first)) for first in range(0, 600, 64)]
+    for first, count in [*chunks, (590, 10), (3, 1), (31, 64), (256, 256), (0, 600), (255, 2), (599, 1)]:
+        assert torch.equal(source.rows("site", first, count, shape, noise), whole[first : first + count])
+
+
+def test_threads_have_generators_of_their_own() -> None:
+    noise = KeepNoise(torch.tensor(0.3))
+    truth = {name: NoiseSource(0).rows(name, 0, 3000, (1, 100), noise) for name in "abcd"}
+    same: dict[str, bool] = {}
+
+    def work(name: str) -> None:
+        made = [NoiseSource(0).rows(name, 0, 3000, (1, 100), noise) for _ in range(5)]
+        same[name] = all(torch.equal(one, truth[name]) for one in made)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in truth]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert same == dict.fromkeys(truth, True)
 
 
 def test_blocks_depend_on_the_shape_alone() -> None:

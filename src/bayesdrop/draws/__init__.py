@@ -1,6 +1,7 @@
 """Held noise: what makes a draw a function."""
 
-from bayesdrop.draws.held import FunctionDraw, HeldNoise, RowDraw, active_draw, evaluating
+from bayesdrop.draws.flags import evaluating
+from bayesdrop.draws.held import FunctionDraw, HeldNoise, RowDraw, active_draw
 from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule, Where
 from bayesdrop.draws.source import NoiseSource, Sampler
 

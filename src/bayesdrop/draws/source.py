@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol
+import math
+import threading
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from bayesdrop.functional.noise import KeepNoise
 
 __all__ = ["NoiseSource", "Sampler", "block_size"]
 
@@ -32,8 +36,7 @@ def block_size(shape: tuple[int, ...]) -> int:
     Seeding a generator costs as much as a thousand random numbers, so that small masks are made for
     many draws at once. The number depends on the shape alone, never on how many draws are asked for.
     """
-    elements = max(1, torch.Size(shape).numel())
-    return max(1, min(_BLOCK_DRAWS, _BLOCK_ELEMENTS // elements))
+    return max(1, min(_BLOCK_DRAWS, _BLOCK_ELEMENTS // max(1, math.prod(shape))))
 
 
 class NoiseSource:
@@ -41,36 +44,108 @@ class NoiseSource:
 
     Args:
         seed: names the sequence of functions.
+        most: draws from this one on will hardly be asked for, and are made only if they are.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, most: int | None = None) -> None:
         self.seed = seed
-        self._bits = np.random.SFC64(0)
-        self._generator = np.random.Generator(self._bits)
-        self._state = self._bits.state
+        self._most = most
         self._latest: dict[tuple[str, tuple[int, ...]], tuple[int, Tensor]] = {}
 
     def rows(self, site: str, first: int, count: int, shape: tuple[int, ...], sample: Sampler) -> Tensor:
         """Noise of draws first, ..., first + count - 1. Shape (count, *shape), on the CPU."""
         size = block_size(shape)
+        blocks = range(first // size, (first + count - 1) // size + 1)
+        if len(blocks) > 1 and type(sample) is KeepNoise and sample.p.dim() == 0:
+            return self._masks(site, blocks, first, count, shape, sample)
         parts = []
-        for block in range(first // size, (first + count - 1) // size + 1):
+        for block in blocks:
             start = max(first - block * size, 0)
             stop = min(first + count - block * size, size)
-            parts.append(self._block(site, block, (size, *shape), sample)[start:stop])
+            parts.append(self._block(site, block, size, stop, shape, sample)[start:stop])
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _block(self, site: str, block: int, shape: tuple[int, ...], sample: Sampler) -> Tensor:
+    def _masks(
+        self, site: str, blocks: range, first: int, count: int, shape: tuple[int, ...], sample: KeepNoise
+    ) -> Tensor:
+        """Masks of several blocks: whole blocks go straight to where they belong."""
+        size, elements = block_size(shape), math.prod(shape)
+        threshold, scale = _threshold_and_scale(sample.p)
+        masks = np.empty((count, elements), scale.dtype)
+        for block in blocks:
+            start = max(first - block * size, 0)
+            stop = min(first + count - block * size, size)
+            place = masks[block * size + start - first : block * size + stop - first]
+            if start == 0 and stop == self._made(block, size):
+                words = self._words(site, block, stop * elements)
+                np.multiply((words >= threshold).reshape(place.shape), scale, out=place)
+            else:
+                # The rest of it may be asked for next.
+                kept = self._block(site, block, size, stop, shape, sample)[start:stop]
+                place[:] = kept.reshape(place.shape).numpy()
+        return torch.from_numpy(masks.reshape(count, *shape))
+
+    def _block(
+        self, site: str, block: int, size: int, stop: int, shape: tuple[int, ...], sample: Sampler
+    ) -> Tensor:
+        """At least the first `stop` draws of a block."""
         latest = self._latest.get((site, shape))
-        if latest is not None and latest[0] == block:
+        if latest is not None and latest[0] == block and latest[1].shape[0] >= stop:
             return latest[1]
-        key = hashlib.blake2b(f"{self.seed}/{site}/{block}".encode(), digest_size=24).digest()
-        # Three words of a cryptographic hash and a counter: a state as good as any of SFC64's.
-        self._state["state"]["state"][:] = (*np.frombuffer(key, np.uint64), 1)
-        self._state["has_uint32"] = 0
-        self._bits.state = self._state
-        noise = sample(shape, self._generator)
+        if type(sample) is KeepNoise and sample.p.dim() == 0:
+            made = self._made(block, size)
+            made = made if stop <= made else size
+            threshold, scale = _threshold_and_scale(sample.p)
+            words = self._words(site, block, made * math.prod(shape)).reshape(made, *shape)
+            noise = torch.from_numpy(np.multiply(words >= threshold, scale))
+        else:
+            noise = sample((size, *shape), _generator.seeded(self._key(site, block)))
         # A block of one draw is not asked for twice by a loop over draws: keeping it would only hold memory.
-        if shape[0] > 1:
+        if size > 1:
             self._latest[site, shape] = (block, noise)
         return noise
+
+    def _made(self, block: int, size: int) -> int:
+        """How many draws of a block to make: a mask is word after word, so that its head can stand alone."""
+        if self._most is None:
+            return size
+        left = self._most - block * size
+        return left if 0 < left < size else size
+
+    def _words(self, site: str, block: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """The first random words of a block, as `keep_mask` reads them."""
+        bits = _generator.seeded(self._key(site, block)).bit_generator
+        return bits.random_raw((count + 1) // 2).view(np.uint32)[:count]
+
+    def _key(self, site: str, block: int) -> bytes:
+        return hashlib.blake2b(f"{self.seed}/{site}/{block}".encode(), digest_size=24).digest()
+
+
+_ONE = np.uint64(1).tobytes()
+
+
+class _Generator(threading.local):
+    """A generator of every thread's own, set to a state before every use: making one takes longer."""
+
+    def __init__(self) -> None:
+        self._bits = np.random.SFC64(0)
+        self._generator = np.random.Generator(self._bits)
+        self._state = self._bits.state
+
+    def seeded(self, key: bytes) -> np.random.Generator:
+        """Three words of a cryptographic hash and a counter: a state as good as any of SFC64's."""
+        self._state["state"]["state"] = np.frombuffer(key + _ONE, np.uint64)
+        self._bits.state = self._state
+        return self._generator
+
+
+def _threshold_and_scale(p: Tensor) -> tuple[Any, Any]:
+    """The smallest word that is kept, and the value of a kept unit, as `keep_mask` has them."""
+    kind: Any = np.float64 if p.dtype == torch.float64 else np.float32
+    rate = p.item()
+    keep = kind(1) - kind(rate)
+    scale = kind(1) / keep if keep > 0 else kind(0)
+    return np.uint32(min(round(rate * 2**32), 2**32 - 1)), scale
+
+
+_generator = _Generator()

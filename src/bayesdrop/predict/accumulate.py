@@ -13,14 +13,16 @@ from bayesdrop.likelihoods import ClassLikelihood, Likelihood
 
 __all__ = ["ClassStatistics", "DrawStatistics", "RunningLogMeanExp", "RunningMoments", "Statistics"]
 
+_NOTHING = torch.empty(0)
+
 
 class RunningMoments:
     """Mean and sum of squared deviations by Welford's update, which does not cancel."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.mean = torch.empty(0)
-        self.deviation = torch.empty(0)
+        self.mean = _NOTHING
+        self.deviation = _NOTHING
         self._delta: Tensor | None = None
 
     def update(self, value: Tensor) -> None:
@@ -71,7 +73,7 @@ class RunningLogMeanExp:
 
     def __init__(self) -> None:
         self.count = 0
-        self.total = torch.empty(0)
+        self.total = _NOTHING
 
     def update(self, value: Tensor) -> None:
         """Add one value of every entry."""

@@ -7,8 +7,6 @@ whole batch, so a draw needs only the kept rows and columns of every weight matr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -16,29 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bayesdrop.predict.fuse import masked_maps
-from bayesdrop.predict.tape import Leaf, Op, Ref, Tape
+from bayesdrop.predict.kept import KeptUnits
+from bayesdrop.predict.steps import Map, Step, elementwise
+from bayesdrop.predict.tape import Op, Ref, Tape
 
 __all__ = ["Chain", "find_chain"]
-
-_ELEMENTWISE = frozenset(
-    {
-        "relu", "relu_", "tanh", "tanh_", "sigmoid", "sigmoid_", "gelu", "elu", "elu_", "leaky_relu", "silu",
-        "selu", "softplus", "softsign", "hardtanh", "relu6", "celu", "mish", "hardswish", "logsigmoid", "sin",
-        "cos", "exp", "square", "erf",
-    }
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Map:
-    """A linear map, its input multiplied by `leaf` if there is one."""
-
-    leaf: Leaf | None
-    weight: Tensor
-    bias: Tensor | None
-
-
-_Step = _Map | Callable[[Tensor], Tensor]
 
 
 def find_chain(tape: Tape) -> Chain | None:
@@ -48,7 +28,7 @@ def find_chain(tape: Tape) -> Chain | None:
     masked = {m.apply: m for m in masked_maps(tape) if m.geometry is None and len(m.shape) == 2}
     products = {m.multiply for m in masked.values()}
     leaves = {leaf.index for leaf in tape.leaves}
-    steps: list[_Step] = []
+    steps: list[Step] = []
     start: Tensor | None = None
     latest: int | None = None
     for place, op in enumerate(tape.ops):
@@ -57,7 +37,7 @@ def find_chain(tape: Tape) -> Chain | None:
         found = masked.get(place)
         if found is not None:
             x = found.x
-            steps.append(_Map(found.leaf, found.weight, found.bias))
+            steps.append(Map(found.leaf, found.weight, found.bias))
         elif any(index in leaves for index in op.refs) or len(op.refs) != 1:
             return None
         else:
@@ -78,30 +58,27 @@ def find_chain(tape: Tape) -> Chain | None:
     return Chain(start, steps)
 
 
-def _plain_step(op: Op) -> _Step | None:
+def _plain_step(op: Op) -> Step | None:
     if len(op.shapes) != 1 or len(op.shapes[0]) != 2:
         return None
     if op.name == "linear" and isinstance(op.args[0], Ref):
         weight = op.args[1]
         bias = op.args[2] if len(op.args) > 2 else op.kwargs.get("bias")
-        return _Map(None, weight, bias)
-    if op.name not in _ELEMENTWISE or not op.args or not isinstance(op.args[0], Ref):
+        return Map(None, weight, bias)
+    if not op.args or not isinstance(op.args[0], Ref):
         return None
-    func, rest, kwargs = op.func, op.args[1:], {k: v for k, v in op.kwargs.items() if k != "inplace"}
-    if op.name in ("relu", "relu_"):
-        return torch.relu_
-    return lambda h: func(h, *rest, **kwargs)
+    return elementwise(op.func, op.args[1:], {k: v for k, v in op.kwargs.items() if k != "inplace"})
 
 
 class Chain:
     """A perceptron behind a constant input (N, K)."""
 
-    def __init__(self, start: Tensor, steps: list[_Step]) -> None:
+    def __init__(self, start: Tensor, steps: list[Step]) -> None:
         self.start = start
         self.steps = steps
-        self.maps = [step for step in steps if isinstance(step, _Map)]
+        self.maps = [step for step in steps if isinstance(step, Map)]
         self.leaves = [step.leaf for step in self.maps if step.leaf is not None]
-        self._kept: _KeptUnits | None = None
+        self._kept: KeptUnits | None = None
         self._units: _StackedUnits | None = None
 
     # stacked
@@ -112,11 +89,11 @@ class Chain:
             return self._stacked_units(noise)
         h = self.start
         for step in self.steps:
-            if not isinstance(step, _Map):
+            if not isinstance(step, Map):
                 h = step(h)
                 continue
             z = None if step.leaf is None else noise[step.leaf.index]
-            h = _stacked_map(h, step, z)
+            h = _stacked_map(h, step, z, own=h is not self.start)
         return h
 
     @cached_property
@@ -146,7 +123,7 @@ class Chain:
     def kept(self, noise: dict[int, Tensor], draw: int) -> Tensor:
         """Output (N, D) of one of C draws, from the kept units only."""
         if self._kept is None:
-            self._kept = _KeptUnits(self)
+            self._kept = KeptUnits(self.start, self.steps)
         return self._kept.run(noise, draw)
 
     def is_two_valued(self, noise: dict[int, Tensor]) -> bool:
@@ -159,13 +136,15 @@ class Chain:
         return True
 
 
-def _stacked_map(h: Tensor, step: _Map, z: Tensor | None) -> Tensor:
+def _stacked_map(h: Tensor, step: Map, z: Tensor | None, *, own: bool) -> Tensor:
+    """Outputs of all draws. `h` may be written to if it is our `own` and not the model's input."""
     weight, bias = step.weight, step.bias
     if z is None:
         return F.linear(h, weight, bias)
     draws, rows, outputs = z.shape[0], h.shape[-2], weight.shape[0]
     if outputs >= rows:
-        return F.linear(h * z, weight, bias)
+        same = own and h.dim() == 3
+        return F.linear(h.mul_(z) if same else h * z, weight, bias)
     scaled = weight * z
     if h.dim() == 2:
         offset = None if bias is None else bias.repeat(draws)
@@ -191,7 +170,7 @@ class _StackedUnits:
     def run(self, noise: dict[int, Tensor]) -> Tensor:
         h, at = self.start, 0
         for step in self.chain.steps:
-            if not isinstance(step, _Map):
+            if not isinstance(step, Map):
                 h = step(h)
                 continue
             z = None if step.leaf is None else noise[step.leaf.index]
@@ -199,7 +178,7 @@ class _StackedUnits:
             at += 1
         return h.transpose(1, 2)
 
-    def _map(self, h: Tensor, at: int, step: _Map, z: Tensor | None) -> Tensor:
+    def _map(self, h: Tensor, at: int, step: Map, z: Tensor | None) -> Tensor:
         weight, offset = step.weight, self.offsets[at]
         if z is None:
             plain: Tensor = torch.matmul(weight, h)
@@ -223,73 +202,3 @@ class _StackedUnits:
         if memory is None or memory.shape[0] < shape[0]:
             memory = self.memory[at, name] = like.new_empty(shape)
         return memory[: shape[0]]
-
-
-class _KeptUnits:
-    """Runs one draw after another on compact weights. Activations are (units, N), so that units are rows."""
-
-    def __init__(self, chain: Chain) -> None:
-        self.chain = chain
-        self.start = chain.start.t().contiguous()
-        self.scaled: dict[int, tuple[Tensor, Tensor]] = {}
-        self.scratch: dict[tuple[int, str], Tensor] = {}
-
-    def run(self, noise: dict[int, Tensor], draw: int) -> Tensor:
-        steps, maps = self.chain.steps, self.chain.maps
-        kept = [
-            None if step.leaf is None else noise[step.leaf.index][draw].flatten().nonzero().flatten()
-            for step in maps
-        ]
-        h = self.start if kept[0] is None else self.start.index_select(0, kept[0])
-        at = 0
-        for step in steps:
-            if not isinstance(step, _Map):
-                h = step(h)
-                continue
-            following = kept[at + 1] if at + 1 < len(maps) else None
-            h = self._map(h, at, step, kept[at], following, noise)
-            at += 1
-        return h.t()
-
-    def _map(
-        self,
-        h: Tensor,
-        at: int,
-        step: _Map,
-        inputs: Tensor | None,
-        outputs: Tensor | None,
-        noise: dict[int, Tensor],
-    ) -> Tensor:
-        weight = self._scaled_weight(at, step, noise)
-        if outputs is not None:
-            weight = torch.index_select(
-                weight, 0, outputs, out=self._buffer(at, "rows", len(outputs), weight.shape[1])
-            )
-        if inputs is not None:
-            weight = torch.index_select(
-                weight, 1, inputs, out=self._buffer(at, "both", weight.shape[0], len(inputs))
-            )
-        if step.bias is None:
-            return weight @ h
-        bias = step.bias if outputs is None else step.bias.index_select(0, outputs)
-        return torch.addmm(bias.unsqueeze(1), weight, h)
-
-    def _scaled_weight(self, at: int, step: _Map, noise: dict[int, Tensor]) -> Tensor:
-        """Weights times the value of a kept unit's noise; a unit that is never kept has no use for it."""
-        if step.leaf is None:
-            return step.weight
-        chunk = noise[step.leaf.index]
-        known = self.scaled.get(at)
-        # A unit that one chunk never keeps may be kept in the next: a scale belongs to its chunk.
-        if known is None or known[0] is not chunk:
-            known = self.scaled[at] = (chunk, step.weight * chunk.amax(0))
-        return known[1]
-
-    def _buffer(self, at: int, name: str, rows: int, columns: int) -> Tensor:
-        weight = self.chain.maps[at].weight
-        buffer = self.scratch.get((at, name))
-        if buffer is None:
-            buffer = self.scratch[at, name] = torch.empty(
-                weight.numel(), dtype=weight.dtype, device=weight.device
-            )
-        return buffer[: rows * columns].view(rows, columns)

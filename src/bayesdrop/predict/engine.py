@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import nullcontext
 from itertools import chain
 from typing import Any, Literal
 
@@ -100,7 +101,7 @@ def predict(
     if ranks.share == "rows":
         x, targets, mine = _own_rows(ranks, x, targets)
     batches, num_batches = _batches(x, batch_size)
-    device = next((p.device for p in chain(model.parameters(), model.buffers())), torch.device("cpu"))
+    device = _device_of(model)
     frozen = frozen_copy(likelihood)
     placed = None if likelihood is None else frozen_copy(likelihood)
     if placed is not None:
@@ -111,6 +112,7 @@ def predict(
         model,
         seed=seed,
         num_draws=last - first,
+        first=first,
         per_row=draws == "independent",
         include=include,
         exclude=exclude,
@@ -120,12 +122,13 @@ def predict(
         chunk=None if tolerance is None else _CHECKED_DRAWS,
     )
     parts: list[Statistics] = []
-    joints: list[Tensor] = []
+    joints: list[list[float]] = []
     seen = mine if ranks.share == "rows" else 0
     total = None if num_batches is None else num_batches * (last - first)
     with (
         torch.no_grad(),
-        random_state_kept(),
+        # Passes of the model are kept from the global generators where they are made; a loader may use those.
+        nullcontext() if is_batch(x) else random_state_kept(),
         progress_bar("predict", total, show=progress) as advance,
     ):
         for raw in batches:
@@ -134,7 +137,7 @@ def predict(
             y = _batch_targets(targets, sum(len(part.mean) for part in parts), rows, device)
             running = DrawStatistics(placed, y)
             keeper.start(last - first)
-            for outputs in sampler.batch(batch, rows, seen, first):
+            for outputs in sampler.batch(batch, rows, seen):
                 running.update_many(outputs)
                 keeper.add(outputs)
                 advance(outputs.shape[0], "")
@@ -144,7 +147,7 @@ def predict(
             if ranks.share == "draws":
                 ranks.merge_draws(running)
             parts.append(running.result())
-            joints.append(torch.tensor(running.joint, dtype=torch.float64))
+            joints.append(running.joint)
             seen += rows
     if not parts:
         raise ValueError(must("predict", "x", "at least one batch", "none"))
@@ -153,7 +156,7 @@ def predict(
     num_seen = len(statistics.mean)
     if targets is not None and targets.shape[0] != num_seen:
         raise ValueError(must("predict", "targets", f"{num_seen} rows, as `x`", tuple(targets.shape)))
-    joint = torch.stack(joints).sum(0) if len({len(scores) for scores in joints}) == 1 else None
+    joint = None if targets is None else _summed(joints)
     if ranks.share == "rows":
         statistics = ranks.merge_rows(statistics)
         targets = None if targets is None else torch.cat(ranks.gather(targets))
@@ -185,7 +188,7 @@ def _moments(
         raise ValueError(must("predict", "method", "'draws' or 'moments'", method))
     check_likelihood(likelihood)
     frozen = frozen_copy(likelihood)
-    device = next((p.device for p in chain(model.parameters(), model.buffers())), torch.device("cpu"))
+    device = _device_of(model)
     parts = []
     with torch.no_grad(), random_state_kept():
         for raw in _batches(x, batch_size)[0]:
@@ -209,6 +212,24 @@ def _told(sampler: DrawSampler, statistics: Statistics, num_draws: int, toleranc
         return str(sampler)
     used = statistics.draws_used
     return f"{sampler}\n{int(used.min())} to {int(used.max())} of at most {num_draws} draws were needed"
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    """Where the first parameter is, or else the first buffer."""
+    # The dictionaries themselves: `parameters()` takes ten times as long to find its first.
+    for module in model.modules():
+        for parameter in vars(module).get("_parameters", {}).values():
+            if parameter is not None:
+                device: torch.device = parameter.device
+                return device
+    return next((t.device for t in chain(model.parameters(), model.buffers())), torch.device("cpu"))
+
+
+def _summed(joints: list[list[float]]) -> Tensor | None:
+    """The joint score of every draw over all batches; None if some batches used fewer draws than others."""
+    if len({len(scores) for scores in joints}) > 1:
+        return None
+    return torch.tensor(joints, dtype=torch.float64).sum(0)
 
 
 def _own_rows(ranks: Ranks, x: Any, targets: Tensor | None) -> tuple[Inputs, Tensor | None, int]:

@@ -39,6 +39,10 @@ class Keeper:
                 self._blocks = None
                 return
             self._bytes += size
+            if outputs.shape[0] == self._room:
+                self._filled = self._room
+                self._blocks.append(outputs.to("cpu", copy=True, memory_format=torch.contiguous_format))
+                return
             self._blocks.append(torch.empty((self._room, *outputs.shape[1:]), dtype=outputs.dtype))
         self._blocks[-1][self._filled : self._filled + outputs.shape[0]] = outputs
         self._filled += outputs.shape[0]

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from bayesdrop.draws import NoiseSource
+from bayesdrop.functional.noise import KeepNoise
 from bayesdrop.predict.chain import Chain, find_chain
 from bayesdrop.predict.fuse import channels_last, fold
+from bayesdrop.predict.read import Reading
 from bayesdrop.predict.tape import Leaf, Tape
 
 __all__ = ["CACHE_BYTES", "Plan", "Runner"]
@@ -51,10 +53,10 @@ class Plan:
 
 
 class Runner:
-    """Runs any draws of a taped batch.
+    """Runs any draws of a batch that was recorded or read.
 
     Args:
-        tape: the part of the pass that depends on noise.
+        work: the part of the pass that depends on noise.
         source: where noise comes from.
         suffix: added to every site's name (rows with noise of their own).
         num_draws: how many draws will be asked for, in all.
@@ -65,7 +67,7 @@ class Runner:
 
     def __init__(
         self,
-        tape: Tape,
+        work: Tape | Reading,
         source: NoiseSource,
         *,
         suffix: str = "",
@@ -76,10 +78,16 @@ class Runner:
     ) -> None:
         self.source = source
         self.suffix = suffix
-        self.leaves = tape.leaves
-        self.chain = find_chain(tape) if way in (None, "stacked", "kept units") else None
-        self.tape = tape if self.chain is not None else channels_last(fold(tape))
-        self.per_draw = _bytes(tape) if self.chain is None else self.chain.bytes_per_draw()
+        self.leaves = work.leaves
+        self.chain: Chain | None = None
+        if way in (None, "stacked", "kept units"):
+            self.chain = work.chain() if isinstance(work, Reading) else find_chain(work)
+        if self.chain is not None:
+            self.per_draw = self.chain.bytes_per_draw()
+        else:
+            tape = work.tape() if isinstance(work, Reading) else work
+            self.tape = channels_last(fold(tape))
+            self.per_draw = _bytes(tape)
         self.plan = self._chosen(num_draws, max_memory, way)
         if most is not None and self.plan.chunk > most:
             self.plan = replace(self.plan, chunk=most)
@@ -104,6 +112,8 @@ class Runner:
         chunk = self._chunk_size(num_draws, max_memory)
         if way is not None:
             return Plan(way, 1 if way == "loop" else chunk, True, "as asked")
+        if num_draws == 1:
+            return Plan("loop" if self.chain is None else "stacked", 1, True, "there is one draw")
         if self.chain is not None:
             return self._chain_plan(self.chain, num_draws, chunk)
         work = _work(self.tape) / max(1, len(self.tape.ops))
@@ -119,7 +129,10 @@ class Runner:
     def _chain_plan(self, chain: Chain, num_draws: int, chunk: int) -> Plan:
         rows = chain.start.shape[0]
         stacked = kept = 0.0
-        probable = [1.0 if m.leaf is None else _keep_share(m.leaf, self.source) for m in chain.maps]
+        # Sites of one rate share their sampler.
+        shares = {id(leaf.sample): leaf for leaf in chain.leaves}
+        share = {key: _keep_share(leaf, self.source) for key, leaf in shares.items()}
+        probable = [1.0 if m.leaf is None else share[id(m.leaf.sample)] for m in chain.maps]
         for place, m in enumerate(chain.maps):
             outputs, inputs = m.weight.shape
             o = outputs * (probable[place + 1] if place + 1 < len(probable) else 1.0)
@@ -127,7 +140,7 @@ class Runner:
             stacked += rows * inputs * outputs * _MAC + min(rows, outputs) * inputs * _ELEMENT
             kept += rows * k * o * _MAC + o * inputs * 0.15 + o * k * _GATHERED + 5 * _CALL
         stacked += len(chain.steps) * _CALL * 1.5 / max(1, chunk)
-        if kept < stacked and num_draws > 1:
+        if kept < stacked:
             return Plan(
                 "kept units", max(1, min(num_draws, 64)), True, "a shared mask drops units for all rows"
             )
@@ -181,7 +194,9 @@ def _vmapped(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _keep_share(leaf: Leaf, source: NoiseSource) -> float:
-    """Share of units that are not dropped, from the first draw."""
+    """Share of units that are not dropped; from the first draw where it is not told."""
+    if type(leaf.sample) is KeepNoise and leaf.sample.p.dim() == 0:
+        return 1 - leaf.sample.p.item()
     noise = source.rows(leaf.key, 0, 1, leaf.shape, leaf.sample)
     return float((noise != 0).float().mean())
 

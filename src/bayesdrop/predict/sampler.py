@@ -14,7 +14,10 @@ from bayesdrop.draws.study import study
 from bayesdrop.errors import NoRandomness, must
 from bayesdrop.inputs import Inputs, arguments, call
 from bayesdrop.predict.plan import Plan, Runner
-from bayesdrop.predict.record import recording
+from bayesdrop.predict.read import Reading, read
+from bayesdrop.predict.record import RecordingDraw, recording
+from bayesdrop.predict.tape import Tape
+from bayesdrop.randomness import random_state_kept
 
 __all__ = ["DrawSampler", "PartlyRandom", "checked_output", "unwrapped"]
 
@@ -27,11 +30,16 @@ _WARNED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 _UNHELD: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
+_PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+
+
 def unwrapped(model: nn.Module) -> nn.Module:
     """The module inside wrappers that only change how it is run: compiled, data parallel."""
     while True:
-        inner = getattr(model, "_orig_mod", None)
-        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        inner: Any = None
+        if "_orig_mod" in model._modules:  # a script's modules have no `get`
+            inner = model._modules["_orig_mod"]
+        elif isinstance(model, _PARALLEL):
             inner = model.module
         if not isinstance(inner, nn.Module):
             return model
@@ -45,6 +53,7 @@ class DrawSampler:
         model: any module.
         seed: of the draws.
         num_draws: the most that will be asked for.
+        first: the first of them.
         per_row: noise of every row's own.
         include, exclude: which sites are on.
         recurrent: "variational" for one mask over time between recurrent layers.
@@ -59,6 +68,7 @@ class DrawSampler:
         *,
         seed: int,
         num_draws: int,
+        first: int = 0,
         per_row: bool,
         include: Where | Iterable[Where] | None,
         exclude: Where | Iterable[Where] | None,
@@ -72,96 +82,131 @@ class DrawSampler:
         self.model = model
         self.seed = seed
         self.num_draws = num_draws
+        self.first = first
         self.per_row = per_row
         self.max_memory = max_memory
         self.way = way
         self.chunk = chunk
-        self.source = NoiseSource(seed)
+        self.selection = Selection(include, exclude)
+        self.source = NoiseSource(seed, most=first + num_draws)
         self.plan: Plan | None = None
         self.sites: dict[str, Site] = {}
         self._options: dict[str, Any] = {
             "seed": seed,
-            "selection": Selection(include, exclude),
+            "selection": self.selection,
             "source": self.source,
             "variational": recurrent == "variational",
         }
 
-    def batch(self, batch: Inputs, rows: int, offset: int, first: int = 0) -> Iterator[Tensor]:
+    def batch(self, batch: Inputs, rows: int, offset: int) -> Iterator[Tensor]:
         """Outputs of `num_draws` draws for one batch, in order, as stacks (C, N, ...).
 
         Args:
             batch: inputs.
             rows: how many rows it has.
             offset: number of its first row.
-            first: the first draw.
         """
-        if "study" not in self._options:
-            self._options["study"] = study(self.model, *arguments(batch))
-        last = first + self.num_draws
+        first, last = self.first, self.first + self.num_draws
         place: dict[str, Any] = {"offset": offset} if self.per_row else {}
-        if self.num_draws == 1 or self.way == "whole model":
-            why = "as asked" if self.num_draws > 1 else "there is one draw"
-            self.plan = Plan("whole model", 1, False, why)
-            yield from self._whole(batch, rows, place, range(first, last))
+        if self.way == "whole model":
+            yield from self._whole(batch, rows, place, range(first, last), "as asked")
             return
-        draw = recording(self.model, batch, per_row=self.per_row, index=first, **place, **self._options)
-        with draw:
-            output = checked_output(call(self.model, batch), rows)
-        self._look_at(draw)
-        yield output.unsqueeze(0)
-        tape = draw.record.tape(output)
-        if tape is None:
-            if draw.record.broken == "the output does not depend on any noise":
-                raise NoRandomness("predict: no noise of `model` reaches its output.")
-            self.plan = Plan("whole model", 1, False, draw.record.broken or "")
-            yield from self._whole(batch, rows, place, range(first + 1, last))
+        work: Tape | Reading | None = read(self.model, batch, per_row=self.per_row, selection=self.selection)
+        if isinstance(work, Reading):
+            self._look_at(work.sites, [], level=4)
+        elif self.num_draws == 1:
+            yield from self._whole(batch, rows, place, range(first, last), "there is one draw")
             return
-        suffix = f"@{offset}" if self.per_row else ""
-        del draw, output
+        else:
+            draw, output = self._recorded(batch, rows, place, first)
+            self._look_at(draw.sites, draw.foreign, level=4)
+            yield output.unsqueeze(0)
+            first += 1
+            work = draw.record.tape(output)
+            if work is None:
+                if draw.record.broken == "the output does not depend on any noise":
+                    raise NoRandomness("predict: no noise of `model` reaches its output.")
+                yield from self._whole(batch, rows, place, range(first, last), draw.record.broken or "")
+                return
+            del draw, output
+        yield from self._replayed(work, batch, rows, place, range(first, last))
+
+    def _recorded(
+        self, batch: Inputs, rows: int, place: dict[str, Any], index: int
+    ) -> tuple[RecordingDraw, Tensor]:
+        """One draw, written down."""
+        options = self._studied(batch)
+        with random_state_kept():
+            draw = recording(self.model, batch, per_row=self.per_row, index=index, **place, **options)
+            with draw:
+                output = checked_output(call(self.model, batch), rows)
+        return draw, output
+
+    def _replayed(
+        self, work: Tape | Reading, batch: Inputs, rows: int, place: dict[str, Any], draws: range
+    ) -> Iterator[Tensor]:
+        """Draws of what was read or recorded; from the model itself once one of them does not fit."""
         runner = Runner(
-            tape,
+            work,
             self.source,
-            suffix=suffix,
+            suffix=f"@{place['offset']}" if self.per_row else "",
             num_draws=self.num_draws,
             max_memory=self.max_memory,
             way=self.way,
             most=self.chunk,
         )
         self.plan = runner.plan
-        done = first + 1
+        done = draws.start
         try:
-            for outputs in runner.outputs(done, last - done):
+            for outputs in runner.outputs(done, len(draws)):
                 self.plan = runner.plan
                 done += outputs.shape[0]
                 yield outputs
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             # The whole model is always right, and says best what is wrong.
             why = f"another draw does not fit the recording ({str(error).splitlines()[0][:80]})"
-            self.plan = Plan("whole model", 1, False, why)
-            yield from self._whole(batch, rows, place, range(done, last))
+            yield from self._whole(batch, rows, place, range(done, draws.stop), why)
 
-    def _whole(self, batch: Inputs, rows: int, place: dict[str, Any], draws: range) -> Iterator[Tensor]:
+    def _studied(self, batch: Inputs) -> dict[str, Any]:
+        """The options of a draw, with what must be known of the model first."""
+        if "study" not in self._options:
+            self._options["study"] = study(self.model, *arguments(batch))
+        return self._options
+
+    def _whole(
+        self, batch: Inputs, rows: int, place: dict[str, Any], draws: range, why: str
+    ) -> Iterator[Tensor]:
+        """Draws from the model itself."""
+        self.plan = Plan("whole model", 1, False, why)
         kind: type[HeldNoise] = RowDraw if self.per_row else FunctionDraw
-        for index in draws:
-            with kind(self.model, index=index, **place, **self._options) as draw:
-                output = checked_output(call(self.model, batch), rows)
-            self._look_at(draw)
-            yield output.unsqueeze(0)
+        options = self._studied(batch)
+        with random_state_kept():
+            for index in draws:
+                with kind(self.model, index=index, **place, **options) as draw:
+                    output = checked_output(call(self.model, batch), rows)
+                self._look_at(draw.sites, draw.foreign, level=5)
+                yield output.unsqueeze(0)
 
     def __str__(self) -> str:
         on = [site for site in self.sites.values() if site.random]
         names = ", ".join(f"{site.name} ({site.kind})" for site in on[:6]) + (", ..." if len(on) > 6 else "")
         return f"{self.plan}\n{len(on)} of {len(self.sites)} sites are random: {names}"
 
-    def _look_at(self, draw: HeldNoise) -> None:
-        """After the first pass: raise rather than return a variance of zero; warn of what is off."""
+    def _look_at(self, sites: dict[str, Site], foreign: list[str], *, level: int) -> None:
+        """After the first pass: raise rather than return a variance of zero; warn of what is off.
+
+        Args:
+            sites: of the model.
+            foreign: its functions whose randomness cannot be held.
+            level: how far up the caller of `predict` is, who is warned.
+        """
         if self.sites:
             return
-        self.sites = draw.sites
-        off = [site for site in draw.sites.values() if not site.random]
-        if not any(site.random for site in draw.sites.values()):
+        self.sites = sites
+        off = [site for site in sites.values() if not site.random]
+        if not any(site.random for site in sites.values()):
             found = ", ".join(f"{site.name} ({site.reason})" for site in off) or "none"
-            if not draw.foreign:
+            if not foreign:
                 raise NoRandomness(
                     f"predict: `model` must contain a stochastic layer or dropout with p > 0; got {found}."
                 )
@@ -170,11 +215,11 @@ class DrawSampler:
         if names and self.model not in _WARNED:
             _WARNED.add(self.model)
             message = f"predict: these are not random: {', '.join(names)}."
-            warnings.warn(message, PartlyRandom, stacklevel=4)
-        if draw.foreign and self.model not in _UNHELD:
+            warnings.warn(message, PartlyRandom, stacklevel=level)
+        if foreign and self.model not in _UNHELD:
             _UNHELD.add(self.model)
-            message = f"predict: the model draws numbers that no seed can hold: {', '.join(draw.foreign)}."
-            warnings.warn(message, PartlyRandom, stacklevel=4)
+            message = f"predict: the model draws numbers that no seed can hold: {', '.join(foreign)}."
+            warnings.warn(message, PartlyRandom, stacklevel=level)
 
 
 def checked_output(output: Any, rows: int) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bayesdrop.draws import Sampler
 
-__all__ = ["DoesNotFit", "Leaf", "Op", "Ref", "Tape"]
+__all__ = ["DoesNotFit", "Leaf", "Op", "Ref", "Tape", "filled", "tensors_of"]
 
 
 class DoesNotFit(RuntimeError):
@@ -69,14 +69,14 @@ class Op:
             args: Any = [values[a.index] if type(a) is Ref else a for a in self.args]
             result = self.func(*args)
         else:
-            result = self.func(*_filled(self.args, values), **_filled(self.kwargs, values))
+            result = self.func(*filled(self.args, values), **filled(self.kwargs, values))
         if len(self.outputs) == 1 and isinstance(result, Tensor):
             # The model may have read a shape that depends on noise, as that of h[h > 0].
             if result.shape != self.shapes[0]:
                 raise DoesNotFit(f"{self.name} gives {tuple(result.shape)}, not {self.shapes[0]}")
             values[self.outputs[0]] = result
             return
-        tensors = _tensors(result)
+        tensors = tensors_of(result)
         if len(tensors) != len(self.outputs) or any(
             tensor.shape != shape for tensor, shape in zip(tensors, self.shapes, strict=True)
         ):
@@ -134,7 +134,7 @@ _ATOMS = frozenset(
 )
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors_of(value: Any) -> list[Tensor]:
     """Every tensor in nested lists, tuples, mappings and slices."""
     found: list[Tensor] = []
     _collect(value, found)
@@ -167,17 +167,17 @@ def _refs(value: Any) -> Iterator[Ref]:
             yield from _refs(part)
 
 
-def _filled(value: Any, values: list[Any]) -> Any:
+def filled(value: Any, values: list[Any]) -> Any:
     """The same arguments with every `Ref` replaced by its value."""
     if isinstance(value, Ref):
         return values[value.index]
     if isinstance(value, tuple):
-        parts = [_filled(part, values) for part in value]
+        parts = [filled(part, values) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, list):
-        return [_filled(part, values) for part in value]
+        return [filled(part, values) for part in value]
     if isinstance(value, dict):
-        return {name: _filled(part, values) for name, part in value.items()}
+        return {name: filled(part, values) for name, part in value.items()}
     return value
 
 

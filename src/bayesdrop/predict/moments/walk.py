@@ -15,7 +15,7 @@ from bayesdrop.predict.moments import arithmetic, elementwise, norms, pooling, s
 from bayesdrop.predict.moments.names import canonical, writes
 from bayesdrop.predict.moments.ties import noise_to_follow
 from bayesdrop.predict.moments.values import Moments, Rule, is_random, mean_of, unsupported
-from bayesdrop.predict.tape import Leaf, Op, Tape, _filled
+from bayesdrop.predict.tape import Leaf, Op, Tape, filled
 
 __all__ = ["FOLLOWED", "bytes_needed", "moments_of_tape"]
 
@@ -56,7 +56,7 @@ def moments_of_tape(tape: Tape, *, followed: int = FOLLOWED, strict: bool = True
         name = canonical(op)
         aliases.check(op, name)
         if any(is_random(values[index]) for index in op.refs):
-            args, kwargs = _filled(op.args, values), _filled(op.kwargs, values)
+            args, kwargs = filled(op.args, values), filled(op.kwargs, values)
             if "input" in kwargs and not args:
                 args = (kwargs.pop("input"),)
             _store(op, _RULES[name](_out_of_place(op), args, kwargs), values)

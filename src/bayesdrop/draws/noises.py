@@ -1,0 +1,284 @@
+"""The noise of every site of a model: what layers and the function mode ask a draw for.
+
+Noise is keyed by (seed, draw, site): it depends on nothing else, so that a draw is the same function in every
+call, for every batch, batch size and order of batches.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.draws.layout import Layout, layout
+from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule
+from bayesdrop.draws.source import NoiseSource, Sampler
+from bayesdrop.functional.noise import KeepNoise
+
+if TYPE_CHECKING:
+    from bayesdrop.draws.watch import Study
+
+__all__ = ["SiteNoise"]
+
+
+class SiteNoise:
+    """Noise of every site of a model, made on first use and then held. See `HeldNoise` for the arguments."""
+
+    #: whether every row has noise of its own
+    per_row: bool
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        seed: int = 0,
+        index: int = 0,
+        selection: Selection | None = None,
+        source: NoiseSource | None = None,
+        study: Study | None = None,
+        variational: bool = False,
+    ) -> None:
+        self.model = model
+        self.seed = seed
+        self.index = index
+        self.rows: int | None = None
+        #: every site of the latest pass, on or off
+        self.sites: dict[str, Site] = {}
+        #: names of functions in the model that draw from the global generator
+        self.foreign: list[str] = []
+        self._selection = selection or Selection()
+        self._source = source or NoiseSource(seed)
+        self._study = study
+        self._variational = variational
+        self._paths = {module: path for path, module in model.named_modules()}
+        self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        self._calls: dict[str, int] = {}
+        self._inside: str | None = None
+
+    # what layers and the function mode ask for
+
+    def holds(self, module: nn.Module) -> bool:
+        """Whether `module` is part of the model of this draw."""
+        return module in self._paths
+
+    def selected(self, path: str) -> bool:
+        """Whether the sites of the module at `path` are on."""
+        return self._selection.allows(path, self._module(path))
+
+    def noise(
+        self, module: nn.Module, name: str, shape: tuple[int, ...], like: Tensor, sample: Sampler
+    ) -> Tensor | None:
+        """The noise called `name` of a stochastic layer: made once, then held. None if it is off.
+
+        Args:
+            module: a module of the model.
+            name: which of the module's noises.
+            shape: of the noise.
+            like: the result has its dtype and device.
+            sample: makes noise on the CPU, so that a draw is the same function on every device.
+        """
+        path = self._paths[module]
+        key = f"{path}.{name}"
+        random = not isinstance(module, StochasticModule) or module.is_random()
+        selected = self.selected(path)
+        if key not in self.sites:
+            rate = getattr(module, "p", None)
+            p = float(rate.detach()) if isinstance(rate, Tensor) and rate.dim() == 0 else None
+            reason = "on" if random and selected else "p = 0" if selected else "excluded"
+            kind = f"{type(module).__name__}.{name}"
+            self.sites[key] = Site(path, 0, kind, p, shape, random and selected, reason)
+        return self.held(key, shape, like, sample) if selected else None
+
+    def held(self, key: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
+        """Noise of a site, made on first use."""
+        noise = self._held.get((key, shape))
+        if noise is None or noise.dtype != like.dtype or noise.device != like.device:
+            # Made out of sight of the mode that watches the model.
+            with torch._C.DisableTorchFunction():
+                noise = self._made(key, shape, sample).to(device=like.device, dtype=like.dtype)
+            self._held[key, shape] = noise
+        return noise
+
+    def _made(self, key: str, shape: tuple[int, ...], sample: Sampler) -> Tensor:
+        return self._source.rows(key, self.index, 1, shape, sample)[0]
+
+    def open_site(self, kind: str, p: float, flag: Any) -> str | None:
+        """The key of a dropout call's noise, or None if the call is off.
+
+        Args:
+            kind: what was called.
+            p: its rate.
+            flag: its training argument: a `HeldFlag` if that came from `self.training`.
+        """
+        path = self._path_of(flag)
+        key, call = self._next_call(path)
+        module = self._module(path)
+        if isinstance(module, nn.Dropout | nn.modules.dropout._DropoutNd):
+            kind = type(module).__name__
+        if not isinstance(flag, HeldFlag) and not flag:
+            reason = "called with training=False"
+        elif p == 0:
+            reason = "p = 0"
+        elif not self._selection.allows(path, module):
+            reason = "excluded"
+        else:
+            reason = "on"
+        self.sites[key] = Site(path, call, kind, p, None, reason == "on", reason)
+        return key if reason == "on" else None
+
+    def drop(
+        self, x: Tensor, p: float, site: str, *, spatial: int | None = None, alpha: bool = False
+    ) -> Tensor:
+        """`x` with held dropout noise.
+
+        Args:
+            x: any tensor.
+            p: the rate.
+            site: its key.
+            spatial: for channel-wise noise, the number of position axes; 0 for any number.
+            alpha: dropped units take SELU's negative limit.
+        """
+        if p >= 1:
+            return torch.zeros_like(x)
+        channels = None
+        if spatial is not None:
+            # Without a batch axis the channels come first; F.dropout2d takes three axes for (N, C, L).
+            channels = 0 if spatial in (1, 3) and x.dim() == spatial + 1 else 1
+        place = self._place(site, tuple(x.shape), channels=channels)
+        noise = self._keep(site, place.shape, p, x)
+        if not alpha:
+            return place.multiply(x, noise)
+        limit = -1.7580993408473766
+        scale = ((1 - p) * (1 + p * limit**2)) ** -0.5
+        kept = place.multiply(torch.ones_like(x), noise) != 0
+        dropped: Tensor = torch.where(kept, x, limit) * scale - scale * limit * p
+        return dropped
+
+    def drop_between(
+        self, x: Tensor, p: float, site: str, *, batch_first: bool, sizes: Tensor | None = None
+    ) -> Tensor:
+        """The output of one recurrent layer on its way to the next.
+
+        Args:
+            x: (L, N, D), (N, L, D), or packed (steps of all rows, D).
+            p: the rate.
+            site: its key.
+            batch_first: whether rows come before time.
+            sizes: rows at each time step, of a packed sequence.
+        """
+        if p >= 1:
+            return torch.zeros_like(x)
+        if sizes is not None and not self.per_row:
+            if self._variational:
+                return x * self._keep(site, (1, x.shape[1]), p, x)
+            # Step by step: how long the longest sequence of a batch is must not change a draw.
+            steps = [self._keep(f"{site}.step{t}", (x.shape[1],), p, x) for t in range(len(sizes))]
+            at = torch.repeat_interleave(torch.arange(len(sizes)), sizes).to(x.device)
+            return x * torch.stack(steps)[at]
+        if sizes is not None:
+            return x * self._keep(site, tuple(x.shape), p, x)
+        shape = list(x.shape)
+        if self._variational:
+            shape[1 if batch_first else 0] = 1
+        place = self._place(site, tuple(shape), axis=0 if batch_first else 1)
+        noise = self._keep(site, place.shape, p, x)
+        return x * (noise if place.split is None else place.spread(noise, tuple(shape)))
+
+    def own_noise(self, kind: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
+        """Held noise for a model that calls a random function itself.
+
+        Args:
+            kind: what was called.
+            shape: of what it asks for.
+            like: the result has its dtype and device.
+            sample: makes noise on the CPU.
+        """
+        path = self._path_of(None)
+        key, call = self._next_call(path)
+        place = self._place(key, shape)
+        on = self.selected(path)
+        reason = "on" if on else "excluded: the same in every draw"
+        self.sites[key] = Site(path, call, kind, None, place.shape, on, reason)
+        made = self.held if on else self._fixed
+        return place.spread(made(key, place.shape, like, sample), shape)
+
+    def _fixed(self, key: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
+        """Noise that is the same in every draw."""
+        with torch._C.DisableTorchFunction():
+            return self._source.rows(key, 0, 1, shape, sample)[0].to(device=like.device, dtype=like.dtype)
+
+    def _place(
+        self, site: str, shape: tuple[int, ...], *, channels: int | None = None, axis: int | None = None
+    ) -> Layout:
+        known = None if self._study is None else self._study.rows.get(site)
+        return layout(shape, self.rows, per_row=self.per_row, channels=channels, axis=known or axis)
+
+    def _keep(self, site: str, shape: tuple[int, ...], p: float, like: Tensor) -> Tensor:
+        path, _, call = site.rpartition(":")
+        name = f"{path}:{call.partition('.')[0]}"
+        known = self.sites.get(name)
+        if known is not None and known.shape is None:
+            self.sites[name] = replace(known, shape=shape)
+        return self.held(site, shape, like, KeepNoise(torch.tensor(p)))
+
+    def saw_foreign_randomness(self, name: str) -> None:
+        """Note that the model draws from the global generator itself."""
+        self.foreign.append(name)
+
+    @contextmanager
+    def inside(self, path: str | None) -> Iterator[None]:
+        """Dropout calls made here belong to the module at `path`."""
+        before, self._inside = self._inside, path
+        try:
+            yield
+        finally:
+            self._inside = before
+
+    # where a call comes from
+
+    def _path_of(self, flag: Any) -> str:
+        if isinstance(flag, HeldFlag):
+            return flag.path
+        if self._inside is not None:
+            return self._inside
+        # A call without self.training: the innermost module on the stack made it.
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            owner = frame.f_locals.get("self")
+            path: str | None = self._paths.get(owner) if isinstance(owner, nn.Module) else None
+            if path is not None:
+                return path
+            frame = frame.f_back
+        return ""
+
+    def _module(self, path: str) -> nn.Module | None:
+        module: nn.Module = self.model
+        for name in path.split(".") if path else ():
+            inner = module._modules.get(name)
+            if inner is None:
+                return None
+            module = inner
+        return module
+
+    def _next_call(self, path: str) -> tuple[str, int]:
+        call = self._calls.get(path, 0)
+        self._calls[path] = call + 1
+        return f"{path}:{call}", call
+
+    # a pass
+
+    def in_training(self) -> bool:
+        """Whether the module that is running is in training mode, for the sake of its dropout."""
+        trained = self._study.trained if self._study is not None else ()
+        return bool(trained) and self._path_of(None) in trained
+
+    def start_pass(self, rows: int | None) -> None:
+        """A pass of the whole model begins: the calls of each module are counted anew."""
+        self.rows = rows
+        self._calls.clear()
