@@ -70,10 +70,11 @@ def dense(kind: str, *, quick: bool) -> dict[str, Any]:
         return model.sigma_ if kind == "covariance" else model.predict(Z, return_std=True)
 
     times = best_times({"ours": ours, "theirs": theirs}, rounds=1 if quick else 3)
+    predictions = f"{new} predictions with standard deviations"
     what = {
-        "std": f"fit and {new} predictions with standard deviations",
+        "std": f"fit and {predictions}",
         "covariance": "fit and full posterior covariance",
-        "chosen": f"the same, lambda0 chosen by marginal likelihood, {new} predictions",
+        "chosen": f"fit with lambda0 chosen by marginal likelihood, {predictions}",
     }[kind]
     return {
         "title": f"dense {size:,} x {size:,}: {what}",

@@ -12,6 +12,7 @@ ROWS = {
     "__main__": 7,
     "experiments": 6,
     "demo": 6,
+    "tables": 6,
     "estimators": 5,
     "acquire": 4,
     "audit": 4,

@@ -108,6 +108,21 @@ def test_leave_one_out_is_fitting_without_each_row(shape: tuple[int, int], inter
     assert path.leave_one_out_error[0, 0] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("n", [25, 100])
+def test_leave_one_out_is_close_to_fitting_everything_again(n: int) -> None:
+    X, y = data(n)
+    path = dropout_path(X, y, f=[0.0, 0.3], lambda0=[1.0])
+    for index, f in enumerate((0.0, 0.3)):
+        errors = []
+        for row in range(n):
+            rest = np.arange(n) != row
+            model = BayesianDropoutRegression(f=f, lambda0=1.0).fit(X[rest], y[rest])
+            errors.append(y[row] - model.predict(X[[row]])[0])
+        # What is held is the penalty, of which a row has the share 1 / n on average.
+        tolerance = 1e-9 if f == 0 else 2 / n
+        assert path.leave_one_out_error[index, 0] == pytest.approx(np.mean(np.square(errors)), rel=tolerance)
+
+
 def test_a_zero_weight_row_is_no_row_to_leave_out() -> None:
     X, y = data()
     weights = np.append(np.ones(24), 0.0)

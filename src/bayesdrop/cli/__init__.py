@@ -1,4 +1,4 @@
-"""The command line: `bayesdrop demo`, `audit`, `experiments`, `version`; one file a command."""
+"""The command line: `bayesdrop demo`, `audit`, `experiments`, `fit`, `predict`, `evaluate`, `version`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from bayesdrop.cli.audit import add_audit
 from bayesdrop.cli.demo import add_demo
 from bayesdrop.cli.experiments import add_experiments
+from bayesdrop.cli.tables import add_tables
 from bayesdrop.errors import MissingExtra, require
 
 __all__ = ["build_app", "main"]
@@ -26,6 +27,7 @@ def build_app() -> Any:
     add_demo(app, typer)
     add_audit(app, typer)
     add_experiments(app, typer)
+    add_tables(app, typer)
 
     @app.command()  # type: ignore[untyped-decorator, unused-ignore]
     def version() -> None:

@@ -17,13 +17,18 @@ from bayesdrop.experiments.row import Outcome
 __all__ = ["EXPERIMENTS", "Experiment", "experiment_text", "experiment_title", "load_experiment", "unknown"]
 
 EXPERIMENTS: dict[str, str] = {
+    "active-learning-mnist": "bayesdrop.experiments.active_learning_mnist",
     "boluki2020-toy-gradients": "bayesdrop.experiments.boluki2020_toy_gradients",
+    "cascade-mnist": "bayesdrop.experiments.cascade_mnist",
     "gal2015-insights": "bayesdrop.experiments.gal2015_insights",
+    "gal2016-mnist-rotation": "bayesdrop.experiments.gal2016_mnist_rotation",
     "gal2017-mnist": "bayesdrop.experiments.gal2017_mnist",
     "gal2017-synthetic": "bayesdrop.experiments.gal2017_synthetic",
     "herlau2022-amazon": "bayesdrop.experiments.herlau2022_amazon",
     "herlau2022-qspr": "bayesdrop.experiments.herlau2022_qspr",
     "herlau2022-simulation": "bayesdrop.experiments.herlau2022_simulation",
+    "ood-images": "bayesdrop.experiments.ood_images",
+    "which-dropout": "bayesdrop.experiments.which_dropout",
 }
 
 

@@ -144,14 +144,17 @@ class PrimalFactor:
 
     def inverse(self) -> Array:
         """Lambda^-1."""
-        inverse, info = lapack.dpotri(self.lower, lower=1)
+        # L over the scale is the factor of Lambda itself, and its copy becomes the inverse.
+        lower = np.multiply(self.lower, 1 / self.scale[:, None], order="F")
+        inverse, info = lapack.dpotri(lower, lower=1, overwrite_c=1)
         if info != 0:
             raise ValueError(must(self.precision.owner, "X", "of full column rank here", "a singular system"))
-        # The factor is 0 above its diagonal, and so is what dpotri leaves there.
-        whole: Array = inverse + inverse.T
-        whole[np.diag_indices_from(whole)] *= 0.5
-        whole *= self.scale
-        whole *= self.scale[:, None]
+        whole: Array = inverse
+        for start in range(0, len(whole), _CHUNK):
+            stop = start + _CHUNK
+            block = whole[start:stop, start:stop]
+            block += np.tril(block, -1).T
+            whole[start:stop, stop:] = whole[stop:, start:stop].T
         return whole
 
     def inverse_diagonal(self) -> Array:

@@ -23,7 +23,7 @@ __all__ = ["BayesianDropoutClassifier"]
 _OWNER = "BayesianDropoutClassifier"
 
 
-class BayesianDropoutClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianDropoutClassifier(ClassifierMixin, BaseEstimator):
     """Linear classification whose weights must do well while features are dropped.
 
         sign       regression on y = -1, 1 (`BayesianDropoutRegression`); the class is the prediction's sign

@@ -141,23 +141,16 @@ def _kernel(precision: Precision) -> tuple[Callable[[Array], Array], Array]:
     X, root = rows.X, rows.root
     mean = np.zeros(X.shape[1]) if rows.mean is None else rows.mean * inner
     data = X.data * inner[X.indices]
-    stored = np.bincount(X.indices, minlength=X.shape[1])
     # In a bag of words most columns have one entry, x in row i: (x e_i - m r)(x e_i - m r)' needs no product,
     # and what remains is a matrix of few columns, which stays in cache.
-    alone = stored[X.indices] == 1
-    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    size = X.shape[0]
-    diagonal = 1 + np.bincount(row[alone], data[alone] ** 2, minlength=size)[:, None]
-    cross = np.bincount(row[alone], data[alone] * mean[X.indices[alone]], minlength=size)
-    constant = float(np.sum(mean[stored <= 1] ** 2))
-    kept = stored > 1
-    index = np.cumsum(kept) - 1
-    ends = np.append(0, np.cumsum(np.bincount(row[~alone], minlength=size)))
-    rest = scipy.sparse.csr_array(
-        (data[~alone], index[X.indices[~alone]].astype(X.indices.dtype), ends.astype(X.indptr.dtype)),
-        shape=(size, int(kept.sum())),
-    )
-    turned, centre = rest.T, mean[kept]
+    bag, size = rows.bag, X.shape[0]
+    single = data[bag.alone]
+    diagonal = 1 + np.bincount(bag.alone_row, single**2, minlength=size)[:, None]
+    cross = np.bincount(bag.alone_row, single * mean[bag.alone_column], minlength=size)
+    constant = float(np.sum(mean[~bag.kept] ** 2))
+    entries = (data[bag.rest], bag.indices, bag.indptr)
+    rest = scipy.sparse.csr_array(entries, shape=(size, int(np.count_nonzero(bag.kept))))
+    turned, centre = rest.T, mean[bag.kept]
 
     def plain(u: Array) -> Array:
         image: Array = diagonal * u
@@ -174,8 +167,10 @@ def _kernel(precision: Precision) -> tuple[Callable[[Array], Array], Array]:
         return image
 
     # r^2 (x - m)^2, summed over stored entries and zeros.
-    sizes = 1 + np.bincount(row, data**2, minlength=size) + (root**2) * np.sum(mean**2)
-    sizes -= 2 * root * np.bincount(row, data * mean[X.indices], minlength=size)
+    sizes: Array = np.bincount(bag.row, data**2, minlength=size).astype(float)
+    sizes += 1 + root**2 * float(np.sum(mean**2))
+    if rows.mean is not None:
+        sizes -= 2 * root * np.bincount(bag.row, data * mean[X.indices], minlength=size)
     return (plain if rows.mean is None else centred), sizes
 
 

@@ -21,7 +21,7 @@ __all__ = ["BayesianDropoutRegression"]
 _OWNER = "BayesianDropoutRegression"
 
 
-class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Linear regression whose weights must do well while features are dropped; no sampling, no iteration.
 
         y_i ~ N(b + x_i' w~_i, sigma^2),  w~_id = 0 with chance f_d, else w_d,  w ~ N(0, sigma^2 / lambda0)

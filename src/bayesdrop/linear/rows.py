@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Mask", "Rows"]
+__all__ = ["Array", "Bag", "Mask", "Rows"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
+
+class Bag(NamedTuple):
+    """Where the entries of sparse rows stand, with columns of one entry apart from the rest."""
+
+    row: Any  #: of every stored entry
+    alone: Any  #: which entries are the only ones of their column
+    alone_row: Any  #: their rows
+    alone_column: Any  #: their columns
+    kept: Mask  #: columns with more than one entry, (P,)
+    rest: Any  #: the entries of those
+    indices: Any  #: their columns, among the columns kept
+    indptr: Any  #: where their rows begin
 
 
 class Rows:
@@ -138,6 +151,18 @@ class Rows:
         if self.mean is not None:
             part -= np.outer(self.root, self.mean[start:stop])
         return part
+
+    @cached_property
+    def bag(self) -> Bag:
+        """The entries' places, of sparse rows."""
+        X = self.X
+        row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        stored = np.bincount(X.indices, minlength=X.shape[1])
+        single, kept = stored[X.indices] == 1, stored > 1
+        alone, rest = np.flatnonzero(single), np.flatnonzero(~single)
+        index = (np.cumsum(kept) - 1).astype(X.indices.dtype)
+        ends = np.append(0, np.cumsum(np.bincount(row[rest], minlength=X.shape[0]))).astype(X.indptr.dtype)
+        return Bag(row, alone, row[alone], X.indices[alone], kept, rest, index[X.indices[rest]], ends)
 
     @cached_property
     def squared(self) -> Rows:

@@ -1,0 +1,287 @@
+"""What regression and classification share: options, recipes, rows that come later, files."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from bayesdrop.errors import must
+from bayesdrop.estimators.files import read_estimator, write_estimator
+from bayesdrop.predict import Prediction
+from bayesdrop.stacked.encode import Array
+from bayesdrop.stacked.grow import grow
+from bayesdrop.stacked.mixture import Mixture
+from bayesdrop.stacked.presets import preset_recipe
+from bayesdrop.stacked.recipe import Candidate, Recipe
+from bayesdrop.stacked.settings import NoiseModel, Settings
+from bayesdrop.stacked.table import Table
+from bayesdrop.stacked.tables import fit_tables
+
+__all__ = ["DropoutEstimator"]
+
+#: options that replace a setting of every candidate where they are given
+_SETTINGS = (
+    "method",
+    "hidden",
+    "activation",
+    "p",
+    "input_p",
+    "length_scale",
+    "scale_by_fan_in",
+    "noise_std",
+    "temperature",
+    "per_unit",
+    "epochs",
+    "batch_size",
+    "lr",
+    "schedule",
+    "clip_norm",
+)
+#: numbers of draws that are held at a time
+_ROWS_AT_A_TIME = 2**22
+
+
+class DropoutEstimator(BaseEstimator):
+    """See `DropoutRegressor` and `DropoutClassifier`."""
+
+    _owner = "DropoutEstimator"
+
+    def __init__(
+        self,
+        *,
+        preset: str = "default",
+        method: str | None = None,
+        hidden: Sequence[int] | None = None,
+        activation: str | None = None,
+        p: float | Sequence[float] | None = None,
+        input_p: float | None = None,
+        length_scale: float | None = None,
+        scale_by_fan_in: bool | None = None,
+        temperature: float | None = None,
+        per_unit: bool | None = None,
+        bins: int | None = None,
+        search: str = "preset",
+        grid: Mapping[str, Sequence[Any]] | None = None,
+        restarts: int | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float | None = None,
+        schedule: str | None = None,
+        clip_norm: float | None = None,
+        early_stopping: bool = False,
+        patience: int = 10,
+        num_draws: int | None = None,
+        processes: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.preset = preset
+        self.method = method
+        self.hidden = hidden
+        self.activation = activation
+        self.p = p
+        self.input_p = input_p
+        self.length_scale = length_scale
+        self.scale_by_fan_in = scale_by_fan_in
+        self.temperature = temperature
+        self.per_unit = per_unit
+        self.bins = bins
+        self.search = search
+        self.grid = grid
+        self.restarts = restarts
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.schedule = schedule
+        self.clip_norm = clip_norm
+        self.early_stopping = early_stopping
+        self.patience = patience
+        self.num_draws = num_draws
+        self.processes = processes
+        self.random_state = random_state
+        self.progress = progress
+
+    # what is fitted
+
+    def recipe(self, rows: int, columns: int) -> Recipe:
+        """How a table of a size is fitted: the preset with this estimator's options put in.
+
+        Args:
+            rows: N.
+            columns: inputs.
+        """
+        made = preset_recipe(self.preset, rows, columns, **self._preset_options())
+        candidates = _distinct([self._changed(candidate) for candidate in made.candidates])
+        if self.search not in ("preset", "none", "grid", "bayes"):
+            want = "'preset', 'none', 'grid' or 'bayes'"
+            raise ValueError(must(self._owner, "search", want, self.search))
+        if self.search == "grid":
+            candidates = _distinct([*self._gridded(candidates[0])])
+        if self.search == "none":
+            made = replace(
+                made, candidates=tuple(candidates[:1]), parts=0, precisions=None, rounds=0, calibrate=False
+            )
+        else:
+            made = replace(made, candidates=tuple(candidates))
+        if self.search == "bayes":
+            made = replace(made, candidates=tuple(candidates[:1]), rounds=4, parts=max(1, made.parts))
+        if self.restarts is not None:
+            if made.parts and not made.refit:
+                made = replace(made, blocks=max(1, -(-self.restarts // made.parts)))
+            else:
+                made = replace(made, restarts=self.restarts)
+        return made if self.num_draws is None else replace(made, num_draws=self.num_draws)
+
+    def _preset_options(self) -> dict[str, Any]:
+        return {"noise": self._noise()} if self._noise() is not None else {}
+
+    def _noise(self) -> NoiseModel | None:
+        return None
+
+    def _changed(self, candidate: Candidate) -> Candidate:
+        given = {name: getattr(self, name, None) for name in _SETTINGS}
+        changes = {name: value for name, value in given.items() if value is not None}
+        if "hidden" in changes:
+            changes["hidden"] = tuple(int(width) for width in changes["hidden"])
+            if "p" not in changes and isinstance(candidate.settings.p, tuple):
+                changes["p"] = candidate.settings.p[0]
+        if isinstance(changes.get("p"), Sequence | np.ndarray):
+            changes["p"] = tuple(float(rate) for rate in changes["p"])
+        if self.early_stopping:
+            changes.setdefault("schedule", "constant")
+            changes.setdefault("lr", min(candidate.settings.lr, 1e-3))
+            epochs = changes.get("epochs", candidate.settings.epochs)
+            changes |= {"patience": self.patience, "check_every": max(1, epochs // 50)}
+        elif "epochs" in changes:
+            changes["check_every"] = max(1, changes["epochs"])
+        settings = replace(candidate.settings, **changes)
+        return Candidate(settings, candidate.bins if self.bins is None else self.bins)
+
+    def _gridded(self, first: Candidate) -> Iterator[Candidate]:
+        grid = dict(self.grid or {"p": [0.005, 0.02, 0.05, 0.1, 0.2], "length_scale": [1e-2, 1.0]})
+        known = {*Settings.__dataclass_fields__, "bins"}
+        if not set(grid) <= known:
+            want = f"a mapping of {', '.join(sorted(known))} to lists"
+            raise ValueError(must(self._owner, "grid", want, sorted(set(grid) - known)))
+        for values in itertools.product(*grid.values()):
+            chosen = dict(zip(grid, values, strict=True))
+            bins = chosen.pop("bins", first.bins)
+            yield Candidate(replace(first.settings, **chosen), bins)
+
+    def _fit_table(self, x: Array, y: NDArray[Any], weight: Array | None, classes: int | None) -> None:
+        if weight is not None:
+            seen = weight > 0
+            x, y, weight = x[seen], y[seen], weight[seen]
+            if bool((weight == weight[0]).all()):
+                weight = None
+        self._check_rows(x, y)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        table = Table(x, y, weight=weight, classes=classes, seed=seed)
+        recipe = self.recipe(*x.shape)
+        self.mixture_: Mixture = fit_tables(
+            [table], recipe, processes=self.processes, progress=self.progress
+        )[0]
+        self._table: Table | None = table
+
+    def _grow_table(self, x: Array, y: NDArray[Any], weight: Array | None) -> None:
+        """Further rows for networks that are there already."""
+        table = getattr(self, "_table", None)
+        if table is None:
+            raise ValueError(
+                f"{self._owner}.partial_fit: a loaded estimator does not hold the rows it was fitted to; "
+                "fit it anew."
+            )
+        if table.weight is not None or weight is not None:
+            old = np.ones(len(table.x)) if table.weight is None else table.weight
+            new = np.ones(len(x)) if weight is None else weight
+            weight = np.concatenate([old, new])
+        grown = replace(table, x=np.concatenate([table.x, x]), y=np.concatenate([table.y, y]), weight=weight)
+        self.mixture_ = grow(self.mixture_, grown, len(table.x), epochs=self.epochs, processes=self.processes)
+        self._table = grown
+
+    def _check_rows(self, x: Array, y: NDArray[Any]) -> None:
+        if len(x) < 2:
+            raise ValueError(f"{self._owner}: `X` must have at least 2 rows; got 1 sample.")
+
+    def _weight(self, sample_weight: Any, x: Array) -> Array | None:
+        if sample_weight is None:
+            return None
+        weight: Array = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
+        return weight
+
+    @property
+    def search_results_(self) -> tuple[dict[str, Any], ...]:
+        """Every candidate with the log-likelihood of rows it had not seen, and how often it was picked."""
+        check_is_fitted(self)
+        return self.mixture_.search
+
+    @property
+    def rates_(self) -> list[list[float]]:
+        """Mean drop rate of every layer of every network."""
+        check_is_fitted(self)
+        return self.mixture_.rates()
+
+    # prediction
+
+    def predict_dist(self, X: Any, *, num_draws: int | None = None, seed: int = 0) -> Prediction:
+        """The predictive distribution of rows as a `Prediction`, in the target's units, draws kept.
+
+        Args:
+            X: (N, K) columns.
+            num_draws: T of all networks together; the recipe's if None.
+            seed: of the draws.
+        """
+        return self.mixture_.predict(self._checked(X), num_draws, seed)
+
+    def _checked(self, X: Any) -> Array:
+        check_is_fitted(self)
+        x: Array = validate_data(self, X, reset=False, dtype=np.float64)
+        return x
+
+    def _chunks(self, x: Array) -> Iterator[Prediction]:
+        """Predictions of some rows at a time, so that draws of a long table are never all held."""
+        mixture = self.mixture_
+        outputs = mixture.components[0].network.widths[-1] + 1
+        rows = max(1, _ROWS_AT_A_TIME // (mixture.num_draws * outputs))
+        for start in range(0, len(x), rows):
+            yield mixture.predict(x[start : start + rows])
+
+    # files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one safetensors file; nothing is pickled.
+
+        The rows it was fitted to are not written: a loaded estimator predicts, and is fitted anew, but
+        takes no further rows.
+        """
+        check_is_fitted(self)
+        write_estimator(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The estimator of a file that `save` wrote."""
+        made: Self = read_estimator(cls, path)
+        return made
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "mixture_")
+
+
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return list(dict.fromkeys(candidates))
+
+
+def as_numbers(value: torch.Tensor) -> NDArray[np.float64]:
+    """A tensor as an array."""
+    array: NDArray[np.float64] = value.detach().numpy()
+    return array

@@ -1,0 +1,156 @@
+"""DropoutClassifier: classes with probabilities that mean what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from bayesdrop.errors import must
+from bayesdrop.estimators.base import DropoutEstimator, as_numbers
+from bayesdrop.stacked.encode import Array
+from bayesdrop.stacked.settings import NoiseModel
+
+__all__ = ["DropoutClassifier"]
+
+
+class DropoutClassifier(ClassifierMixin, DropoutEstimator):
+    """Classification with Bayesian dropout networks.
+
+    The options are those of `DropoutRegressor` without the noise. `predict_dist(X)` has entropy, mutual
+    information and variation ratio of every row; its classes are in the order of `classes_`.
+
+    Args:
+        preset: "default", "quick", or a paper's protocol: "gal2016", "gal2018", "two-layers".
+        method: posterior: "bernoulli", "concrete", "learnable", "gaussian" or "dropconnect".
+        hidden: width of every hidden layer.
+        activation: "relu", "silu", "gelu" or "tanh".
+        p: chance of dropping hidden units: one number, or one per hidden layer.
+        input_p: chance of dropping inputs.
+        length_scale: prior length scale l.
+        scale_by_fan_in: use l sqrt(K_in) instead of l.
+        temperature: of the concrete relaxation.
+        per_unit: learned rates for every unit instead of every layer.
+        bins: intervals of the columns' encoding; 0 for none.
+        search: "preset", "none", "grid" or "bayes".
+        grid: mapping of settings to lists of values.
+        restarts: networks of the mixture.
+        epochs: passes over the data.
+        batch_size: rows of a step.
+        lr: learning rate.
+        schedule: "one-cycle" or "constant".
+        clip_norm: largest norm of a network's gradient.
+        early_stopping: stop a network when rows that it does not see say so.
+        patience: checks without improvement before it stops.
+        num_draws: draws of all networks together.
+        processes: train over so many processes.
+        random_state: seed of everything random.
+        progress: show a bar (needs the extra "cli").
+
+    Attributes:
+        classes_: the labels.
+        mixture_: the networks.
+        search_results_: candidates, their log-likelihood on held-out rows, how often each was picked.
+
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(80, 2))
+    >>> model = DropoutClassifier(preset="quick", epochs=20, random_state=0).fit(x, x[:, 0] > 0)
+    >>> model.predict_proba(x[:3]).shape
+    (3, 2)
+    """
+
+    _owner = "DropoutClassifier"
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows.
+
+        Args:
+            X: (N, K) numbers, an array or a frame.
+            y: (N,) labels.
+            sample_weight: (N,) weights of the rows; those of weight 0 are left out.
+        """
+        x, labels = self._validated(X, y, reset=True)
+        self.classes_ = np.unique(labels)
+        weight = self._weight(sample_weight, x)
+        seen = labels if weight is None else labels[weight > 0]
+        if len(np.unique(seen)) < 2:
+            raise ValueError(f"{self._owner}: `y` must have at least 2 classes; got one class.")
+        self._fit_table(x, self._places(labels), weight, len(self.classes_))
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Sequence[Any] | None = None, sample_weight: Any = None
+    ) -> Self:
+        """Go on with further rows: the networks are trained on all rows so far, from where they are.
+
+        Args:
+            X: (N, K) numbers.
+            y: (N,) labels.
+            classes: all labels there will ever be, in the first call; those of `y` if None.
+            sample_weight: (N,) weights of the rows.
+        """
+        if not self.__sklearn_is_fitted__():
+            x, labels = self._validated(X, y, reset=True)
+            self.classes_ = np.unique(labels if classes is None else classes)
+            self._fit_table(x, self._places(labels), self._weight(sample_weight, x), len(self.classes_))
+            return self
+        x, labels = self._validated(X, y, reset=False)
+        self._grow_table(x, self._places(labels), self._weight(sample_weight, x))
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """(N, K) class probabilities, in the order of `classes_`.
+
+        Args:
+            X: (N, columns) numbers.
+        """
+        probs = np.concatenate([as_numbers(one.probs) for one in self._chunks(self._checked(X))])
+        # Of exactly one in sum, as whoever reads them may ask.
+        value: Array = probs / probs.sum(1, keepdims=True)
+        return value
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(N,) the most probable labels.
+
+        Args:
+            X: (N, columns) numbers.
+        """
+        places = self.predict_proba(X).argmax(1)
+        labels: NDArray[Any] = self.classes_[places]
+        return labels
+
+    def log_likelihood(self, X: Any, y: Any) -> Array:
+        """(N,) log probability of each label.
+
+        Args:
+            X: (N, columns) numbers.
+            y: (N,) labels.
+        """
+        x = self._checked(X)
+        return as_numbers(self.mixture_.log_prob(x, self._places(np.asarray(y))))
+
+    def _preset_options(self) -> dict[str, Any]:
+        return {"noise": "classes"}
+
+    def _noise(self) -> NoiseModel | None:
+        return "classes"
+
+    def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
+        if y is None:
+            raise ValueError(f"{self._owner}: requires y to be passed, but the target y is None.")
+        x, labels = validate_data(self, X, y, reset=reset, dtype=np.float64)
+        check_classification_targets(labels)
+        return x, labels
+
+    def _places(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        """Labels as 0, 1, ..."""
+        unknown = set(np.unique(labels).tolist()) - set(self.classes_.tolist())
+        if unknown:
+            shown = sorted(map(str, unknown))[:5]
+            raise ValueError(must(self._owner, "y", f"among the classes {self.classes_.tolist()}", shown))
+        return np.searchsorted(self.classes_, labels).astype(np.int64)

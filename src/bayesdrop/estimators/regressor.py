@@ -1,0 +1,237 @@
+"""DropoutRegressor: regression on tables with intervals that hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from bayesdrop.errors import must
+from bayesdrop.estimators.base import DropoutEstimator, as_numbers
+from bayesdrop.stacked.encode import Array
+from bayesdrop.stacked.settings import NoiseModel
+
+__all__ = ["DropoutRegressor"]
+
+
+class DropoutRegressor(RegressorMixin, DropoutEstimator):
+    """Regression with Bayesian dropout networks: a mean, and how far the truth may be from it.
+
+    Columns and targets are standardised inside; everything that comes out is in the target's units. The
+    default fits a mixture of dropout posteriors: wide networks that predict their own noise, with and
+    without a piecewise-linear encoding of the columns, each of which holds out some rows; what they say
+    about those rows chooses the mixture and sets its noise (see `bayesdrop.stacked.Recipe`).
+
+    Args:
+        preset: "default", "quick", or a paper's protocol: "gal2016", "gal2018", "two-layers".
+        method: posterior: "bernoulli", "concrete", "learnable", "gaussian" or "dropconnect". This and the
+            following replace what the preset says where they are not None.
+        hidden: width of every hidden layer.
+        activation: "relu", "silu", "gelu" or "tanh".
+        p: chance of dropping hidden units, where learned rates start: one number, or one per hidden layer.
+        input_p: chance of dropping inputs.
+        length_scale: prior length scale l: weights have the prior N(0, I / l^2).
+        scale_by_fan_in: use l sqrt(K_in) instead of l.
+        temperature: of the concrete relaxation.
+        per_unit: learned rates for every unit instead of every layer.
+        noise: "fixed", "map", "learned" or "heteroscedastic"; the preset's if None.
+        noise_std: standard deviation of a fixed noise in the target's units, or where it starts in units of
+            the target's own.
+        bins: intervals of the columns' encoding; 0 for none.
+        search: "preset": as the preset does. "none": one candidate, trained on all rows. "grid": `grid`
+            around the first candidate. "bayes": p and length scale by a Gaussian process (needs the extra
+            "tune").
+        grid: mapping of settings to lists of values.
+        restarts: networks of the mixture (rounded up to whole blocks where rows are held out).
+        epochs: passes over the data.
+        batch_size: rows of a step.
+        lr: learning rate.
+        schedule: "one-cycle" or "constant".
+        clip_norm: largest norm of a network's gradient.
+        early_stopping: stop a network when rows that it does not see say so.
+        patience: checks without improvement before it stops; there are some 50 checks in all.
+        num_draws: draws of all networks together.
+        processes: train over so many processes.
+        random_state: seed of everything random.
+        progress: show a bar (needs the extra "cli").
+
+    Attributes:
+        mixture_: the networks.
+        search_results_: candidates, their log-likelihood on held-out rows, how often each was picked.
+        rates_: drop rates of every layer of every network.
+
+    >>> import numpy as np
+    >>> x = np.linspace(-2, 2, 60)[:, None]
+    >>> model = DropoutRegressor(preset="quick", epochs=20, random_state=0).fit(x, np.sin(x[:, 0]))
+    >>> mean, std = model.predict(x[:3], return_std=True)
+    >>> mean.shape, bool((std > 0).all())
+    ((3,), True)
+    """
+
+    _owner = "DropoutRegressor"
+    _num_targets: int
+    _one_target: bool
+
+    def __init__(
+        self,
+        *,
+        preset: str = "default",
+        method: str | None = None,
+        hidden: Sequence[int] | None = None,
+        activation: str | None = None,
+        p: float | Sequence[float] | None = None,
+        input_p: float | None = None,
+        length_scale: float | None = None,
+        scale_by_fan_in: bool | None = None,
+        temperature: float | None = None,
+        per_unit: bool | None = None,
+        noise: NoiseModel | None = None,
+        noise_std: float | None = None,
+        bins: int | None = None,
+        search: str = "preset",
+        grid: Mapping[str, Sequence[Any]] | None = None,
+        restarts: int | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float | None = None,
+        schedule: str | None = None,
+        clip_norm: float | None = None,
+        early_stopping: bool = False,
+        patience: int = 10,
+        num_draws: int | None = None,
+        processes: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(
+            preset=preset,
+            method=method,
+            hidden=hidden,
+            activation=activation,
+            p=p,
+            input_p=input_p,
+            length_scale=length_scale,
+            scale_by_fan_in=scale_by_fan_in,
+            temperature=temperature,
+            per_unit=per_unit,
+            bins=bins,
+            search=search,
+            grid=grid,
+            restarts=restarts,
+            epochs=epochs,
+            batch_size=batch_size,
+            lr=lr,
+            schedule=schedule,
+            clip_norm=clip_norm,
+            early_stopping=early_stopping,
+            patience=patience,
+            num_draws=num_draws,
+            processes=processes,
+            random_state=random_state,
+            progress=progress,
+        )
+        self.noise = noise
+        self.noise_std = noise_std
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows.
+
+        Args:
+            X: (N, K) numbers, an array or a frame.
+            y: (N,) or (N, D) targets.
+            sample_weight: (N,) weights of the rows; those of weight 0 are left out.
+        """
+        x, target = self._validated(X, y, reset=True)
+        self._fit_table(x, target, self._weight(sample_weight, x), None)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Go on with further rows: the networks are trained on all rows so far, from where they are.
+
+        Args:
+            X: (N, K) numbers.
+            y: (N,) or (N, D) targets.
+            sample_weight: (N,) weights of the rows.
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, y, sample_weight)
+        x, target = self._validated(X, y, reset=False)
+        self._grow_table(x, target, self._weight(sample_weight, x))
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predictive mean, (N,) or (N, D); with `return_std` the predictive standard deviation too.
+
+        Args:
+            X: (N, K) numbers.
+            return_std: whether to give the standard deviation, noise included.
+        """
+        parts = [(one.mean, one.std) for one in self._chunks(self._checked(X))]
+        mean = np.concatenate([as_numbers(part[0]) for part in parts])
+        if not return_std:
+            return self._shaped(mean)
+        return self._shaped(mean), self._shaped(np.concatenate([as_numbers(part[1]) for part in parts]))
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper ends of central intervals that hold `level` of the probability.
+
+        Args:
+            X: (N, K) numbers.
+            level: in (0, 1).
+        """
+        ends = [one.interval(level) for one in self._chunks(self._checked(X))]
+        lower = np.concatenate([as_numbers(low) for low, _ in ends])
+        upper = np.concatenate([as_numbers(high) for _, high in ends])
+        return self._shaped(lower), self._shaped(upper)
+
+    def log_likelihood(self, X: Any, y: Any) -> Array:
+        """(N,) log density of each target, in the target's units: nats, higher is better.
+
+        Args:
+            X: (N, K) numbers.
+            y: (N,) or (N, D) targets.
+        """
+        x = self._checked(X)
+        target = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
+        return as_numbers(self.mixture_.log_prob(x, target))
+
+    def _noise(self) -> NoiseModel | None:
+        if self.noise is not None and self.noise not in ("fixed", "map", "learned", "heteroscedastic"):
+            want = "'fixed', 'map', 'learned' or 'heteroscedastic'"
+            raise ValueError(must(self._owner, "noise", want, self.noise))
+        return self.noise
+
+    def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
+        if y is None:
+            raise ValueError(f"{self._owner}: requires y to be passed, but the target y is None.")
+        x, target = validate_data(
+            self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True
+        )
+        target = np.asarray(target, dtype=np.float64)
+        if reset:
+            self._one_target = target.ndim == 1
+        target = target.reshape(len(x), -1)
+        if not reset and target.shape[1] != self._num_targets:
+            raise ValueError(must(self._owner, "y", f"{self._num_targets} targets", target.shape[1]))
+        self._num_targets = target.shape[1]
+        return x, target
+
+    def _check_rows(self, x: Array, y: NDArray[Any]) -> None:
+        super()._check_rows(x, y)
+        constant = np.flatnonzero(y.max(0) == y.min(0))
+        if len(constant):
+            which = f"target {constant[0]}" if y.shape[1] > 1 else "the target"
+            value = float(y[0, constant[0]])
+            raise ValueError(f"{self._owner}: `y` must vary; {which} is {value:g} in all {len(y)} rows.")
+
+    def _shaped(self, value: Array) -> Array:
+        return value[:, 0] if self._one_target else value

@@ -1,0 +1,155 @@
+"""Sections 3.4 and 4: small networks trained with and without dropout, all of them at once."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from bayesdrop.experiments.gal2015_insights.findings import Findings, mean_and_error
+from bayesdrop.experiments.pieces import PieceCache
+from bayesdrop.experiments.row import Claim, Row
+
+__all__ = ["Setting", "check_training"]
+
+_INPUTS, _NOISE, _NEW = 5, 0.3, 400
+#: chances of dropping inputs and units of the two hidden layers
+_PLACES = {"no dropout": (0.0, 0.0, 0.0), "last layer": (0.0, 0.0, 0.1), "every layer": (0.02, 0.1, 0.1)}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Networks with a data set each; several `members` for every data set make an ensemble."""
+
+    place: str
+    networks: int
+    rows: int
+    width: int
+    steps: int
+    seed: int
+    members: int = 1
+
+
+def _data(networks: int, rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs (S, N, Q), the function there, and noisy targets (S, N, 1)."""
+    generator = torch.Generator().manual_seed(seed)
+    x = 2 * torch.rand(networks, rows, _INPUTS, generator=generator) - 1
+    truth = (3 * x[..., :1]).sin() + 2 * x[..., 1:2] * x[..., 2:3]
+    return x, truth, truth + _NOISE * torch.randn(truth.shape, generator=generator)
+
+
+def _forward(
+    parameters: list[Tensor], x: Tensor, rates: tuple[float, ...], generator: torch.Generator | None
+) -> Tensor:
+    """Outputs (S, N, 1) of S networks, with masks of every row's own if there is a generator."""
+    hidden = x
+    for layer, rate in enumerate(rates):
+        if layer:
+            hidden = torch.relu(hidden)
+        if generator is not None and rate:
+            hidden = hidden * (torch.rand(hidden.shape, generator=generator) >= rate) / (1 - rate)
+        hidden = torch.baddbmm(parameters[2 * layer + 1], hidden, parameters[2 * layer])
+    return hidden
+
+
+def _trained(setting: Setting) -> dict[str, Tensor]:
+    """Root mean squared errors of every network: of its fit, and of the function at new rows."""
+    rates, total = _PLACES[setting.place], setting.networks * setting.members
+    generator = torch.Generator().manual_seed(setting.seed + 1)
+    parameters: list[Tensor] = []
+    for inputs, outputs in pairwise((_INPUTS, setting.width, setting.width, 1)):
+        weight = (2 / inputs) ** 0.5 * torch.randn(total, inputs, outputs, generator=generator)
+        parameters += [weight.requires_grad_(), torch.zeros(total, 1, outputs, requires_grad=True)]
+    x, _, y = (
+        part.repeat_interleave(setting.members, 0)
+        for part in _data(setting.networks, setting.rows, setting.seed)
+    )
+    optimizer = torch.optim.Adam(parameters, lr=3e-3)
+    for _ in range(setting.steps):
+        optimizer.zero_grad()
+        loss = (_forward(parameters, x, rates, generator) - y).square().mean((1, 2)).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    new, truth, _ = _data(setting.networks, _NEW, setting.seed + 2)
+    new = new.repeat_interleave(setting.members, 0)
+
+    def error(outputs: Tensor, target: Tensor) -> Tensor:
+        mean = outputs.reshape(setting.networks, setting.members, -1).mean(1)
+        return (mean - target.reshape(setting.networks, -1)).square().mean(1).sqrt()
+
+    with torch.no_grad():
+        passes = torch.stack([_forward(parameters, new, rates, generator) for _ in range(100)])
+        return {
+            "fit": error(_forward(parameters, x, rates, None), y[:: setting.members]),
+            "standard": error(_forward(parameters, new, rates, None), truth),
+            "average": error(passes.mean(0), truth),
+        }
+
+
+def check_training(setting: Setting, cache: PieceCache) -> Findings:
+    """Fit and error of networks without dropout, with some, with it everywhere, and of ensembles."""
+    settings = {place: replace(setting, place=place) for place in _PLACES}
+    settings["ensemble of 5"] = replace(setting, place="no dropout", members=5)
+    errors = {}
+    for name, own in settings.items():
+        piece = cache.get({"part": "training", **asdict(own)}, partial(_trained, own))
+        errors[name] = {key: torch.from_numpy(value).double() for key, value in piece.items()}
+    rows = []
+    labels = {"fit": "RMSE of the fit", "standard": "RMSE, averaged weights", "average": "RMSE, MC average"}
+    for name, found in errors.items():
+        for key, label in labels.items():
+            if key != "average" or name in ("last layer", "every layer"):
+                rows.append(Row(name, label, None, *mean_and_error(found[key])))
+    plain, last, every = errors["no dropout"], errors["last layer"], errors["every layer"]
+    ensemble = errors["ensemble of 5"]["standard"]
+    claims = (
+        _compared(
+            "3.4: without dropout the posterior is a point, which overfits; Bernoulli masks prevent much.",
+            f"RMSE of the fit {float(plain['fit'].mean()):.3f} without and {float(every['fit'].mean()):.3f} "
+            f"with dropout (the noise is {_NOISE}); error at new rows",
+            plain["standard"],
+            every["average"],
+        ),
+        _compared(
+            "4.2: averaging T forward passes is more sensible than averaging the weights.",
+            "dropout after every layer, error at new rows by averaged weights and by the MC average",
+            every["standard"],
+            every["average"],
+        ),
+        _compared(
+            "4.2: dropout after every weight layer, with MC dropout, does better than at the end alone.",
+            "MC average, dropout at the end and after every layer, error at new rows",
+            last["average"],
+            every["average"],
+        ),
+        _compared(
+            "4.2: dropout after every weight layer is inferior with standard dropout.",
+            "averaged weights, dropout after every layer and at the end, error at new rows",
+            every["standard"],
+            last["standard"],
+            "Not of these networks: it is a matter of network and rates, not of the estimate alone.",
+        ),
+        Claim(
+            "4.2: stochastic forward passes of one network perform similarly to an ensemble of networks.",
+            f"error at new rows {float(ensemble.mean()):.3f} of an ensemble of 5, "
+            f"{float(every['average'].mean()):.3f} of one network with dropout.",
+            float(every["average"].mean()) < 1.05 * float(ensemble.mean()),
+        ),
+    )
+    arrays = {
+        f"{key} {name}": float(value.mean()) for name, found in errors.items() for key, value in found.items()
+    }
+    return Findings(tuple(rows), claims, arrays)
+
+
+def _compared(text: str, measured: str, worse: Tensor, better: Tensor, otherwise: str = "") -> Claim:
+    """A claim that one error is the larger: by networks on the same data, pair by pair."""
+    gap, error = mean_and_error(worse - better)
+    holds = gap > 2 * error
+    numbers = (
+        f"{float(worse.mean()):.3f} and {float(better.mean()):.3f}, difference {gap:.4f} +- {error:.4f}."
+    )
+    return Claim(text, f"{measured} {numbers}", holds, "" if holds else otherwise)

@@ -1,0 +1,120 @@
+"""Job: data, settings and seed of one network. Trained: what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import must, must_be_finite
+from bayesdrop.stacked.heads import outputs_for
+from bayesdrop.stacked.settings import Settings
+
+__all__ = ["Job", "Trained"]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One network to train. Jobs that share a table should share its tensors: they are then held once.
+
+    Args:
+        x: (R, K) inputs of a table, standardised as they should be.
+        y: (R, D) targets, or (R,) integer labels with `noise="classes"`.
+        settings: how the network is built and trained.
+        seed: of first weights, order of rows and noise.
+        rows: (N,) places of the rows to train on; all if None.
+        validation: (V,) places of rows to check on; they must not be among `rows`.
+        weight: (R,) weights of the rows of the table; scaled to mean one over `rows`.
+        classes: K, with labels; the largest label plus one if None.
+        start: a network to go on from, instead of weights at random; its rates and noise too.
+        name: anything that tells the job from others.
+    """
+
+    x: Tensor
+    y: Tensor
+    settings: Settings
+    seed: int = 0
+    rows: Tensor | None = None
+    validation: Tensor | None = None
+    weight: Tensor | None = None
+    classes: int | None = None
+    start: Trained | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.x.dim() != 2 or not self.x.is_floating_point():
+            raise ValueError(must("Job", "x", "a floating tensor of shape (R, K)", tuple(self.x.shape)))
+        must_be_finite("Job", "x", self.x)
+        labels = self.settings.noise == "classes"
+        if labels and (self.y.dim() != 1 or self.y.dtype != torch.int64):
+            raise ValueError(must("Job", "y", "int64 labels of shape (R,)", f"{tuple(self.y.shape)}"))
+        if not labels and (self.y.dim() != 2 or self.y.dtype != self.x.dtype):
+            want = "of shape (R, D) and of the dtype of x"
+            raise ValueError(must("Job", "y", want, f"{tuple(self.y.shape)}, {self.y.dtype}"))
+        must_be_finite("Job", "y", self.y)
+        if len(self.y) != len(self.x):
+            raise ValueError(must("Job", "y", f"{len(self.x)} rows", len(self.y)))
+        if self.num_rows < 1:
+            raise ValueError(must("Job", "rows", "at least one row", self.num_rows))
+        if self.settings.patience is not None and self.validation is None:
+            raise ValueError(must("Job", "patience", "None without validation rows", self.settings.patience))
+        if self.weight is not None and self.weight.shape != (len(self.x),):
+            raise ValueError(must("Job", "weight", f"of shape ({len(self.x)},)", tuple(self.weight.shape)))
+        if self.start is not None and self.start.widths != self.widths:
+            raise ValueError(must("Job", "start", f"a network of widths {self.widths}", self.start.widths))
+
+    @property
+    def num_rows(self) -> int:
+        """N, rows to train on."""
+        return len(self.x) if self.rows is None else len(self.rows)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Inputs, hidden units, outputs."""
+        return (self.x.shape[1], *self.settings.hidden, outputs_for(self.settings.noise, self.targets))
+
+    @property
+    def targets(self) -> int:
+        """D targets, or K classes."""
+        if self.settings.noise != "classes":
+            return self.y.shape[1]
+        return int(self.y.max()) + 1 if self.classes is None else self.classes
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A network of a stack after training, in the units it was trained in.
+
+    Attributes:
+        settings: how it was trained.
+        seed: its seed.
+        name: of its job.
+        widths: inputs, hidden units, outputs.
+        weights: (K_in, K_out) of every layer.
+        biases: (K_out,) of every layer.
+        p: rate of every layer, shape () or (K_in,).
+        log_noise_std: (D,) log standard deviation of Gaussian noise; None for other noise models.
+        num_data: N it was trained on.
+        history: "epoch", "nll", "kl", and where they are there "validation", "noise_std" and "rates".
+        diverged: whether its parameters became NaN or infinite.
+        best_epoch: the epoch of the weights, where validation chose them.
+    """
+
+    settings: Settings
+    seed: int
+    name: str
+    widths: tuple[int, ...]
+    weights: list[Tensor]
+    biases: list[Tensor]
+    p: list[Tensor]
+    log_noise_std: Tensor | None
+    num_data: int
+    history: dict[str, list[Any]] = field(default_factory=dict)
+    diverged: bool = False
+    best_epoch: int | None = None
+
+    def with_noise(self, log_noise_std: Tensor) -> Trained:
+        """The same network with another noise."""
+        return replace(self, log_noise_std=log_noise_std)

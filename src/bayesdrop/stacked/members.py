@@ -1,0 +1,78 @@
+"""What the training loop keeps of each network of a stack, and the rows that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesdrop.stacked.job import Job, Trained
+from bayesdrop.stacked.streams import RowStream
+
+__all__ = ["JoinedTable", "Network"]
+
+
+class Network:
+    """What the loop keeps of one network."""
+
+    def __init__(self, job: Job, offset: int) -> None:
+        self.job = job
+        own = torch.arange(len(job.x)) if job.rows is None else job.rows
+        self.rows = RowStream(job.seed, own.numpy().astype(np.int64) + offset)
+        self.num_data = len(own)
+        self.epoch_steps = -(-self.num_data // job.settings.batch_size)
+        self.total = job.settings.epochs * self.epoch_steps
+        self.history: dict[str, list[Any]] = {"epoch": [], "nll": [], "kl": []}
+        self.best: dict[str, Tensor] | None = None
+        self.best_score = -float("inf")
+        self.best_epoch: int | None = None
+        self.waited = 0
+        self.result: Trained | None = None
+
+    def next_event(self, step: int) -> int:
+        """The next step, after `step`, at whose end something is to be done."""
+        settings = self.job.settings
+        every = self.epoch_steps * (1 if settings.noise == "map" else settings.check_every)
+        return min((step // every + 1) * every, self.total)
+
+    def is_check(self, step: int) -> bool:
+        """Whether a check is due at the end of `step`."""
+        return step % (self.epoch_steps * self.job.settings.check_every) == 0 or step == self.total
+
+
+class JoinedTable:
+    """Rows of all distinct tables of a stack, one after another."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        places: dict[tuple[int, int, int | None], int] = {}
+        xs: list[Tensor] = []
+        ys: list[Tensor] = []
+        weights: list[Tensor] = []
+        self.offsets: list[int] = []
+        total = 0
+        weighted = any(job.weight is not None for job in jobs)
+        for job in jobs:
+            # Weights have mean one over a network's own rows, so jobs with weights do not share a table.
+            rows = None if job.weight is None else id(job.rows)
+            key = (id(job.x), id(job.y), rows if job.weight is None else hash((rows, id(job.weight))))
+            if key not in places:
+                places[key] = total
+                xs.append(job.x)
+                ys.append(job.y)
+                if weighted:
+                    weights.append(_scaled_weight(job))
+                total += len(job.x)
+            self.offsets.append(places[key])
+        self.x = xs[0] if len(xs) == 1 else torch.cat(xs)
+        self.y = ys[0] if len(ys) == 1 else torch.cat(ys)
+        self.weight = torch.cat(weights) if weighted else None
+
+
+def _scaled_weight(job: Job) -> Tensor:
+    if job.weight is None:
+        return torch.ones(len(job.x), dtype=job.x.dtype)
+    own = job.weight if job.rows is None else job.weight[job.rows]
+    return (job.weight / own.mean()).to(job.x.dtype)

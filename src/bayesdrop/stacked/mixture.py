@@ -1,0 +1,161 @@
+"""Mixture: the networks that a table was fitted with, as one predictive distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bayesdrop.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.predict import Prediction
+from bayesdrop.stacked.encode import Array, Encoder, TargetScale
+from bayesdrop.stacked.job import Trained
+from bayesdrop.stacked.scores import draw_outputs
+
+__all__ = ["Component", "Mixture", "gamma_quantiles", "used_encoders"]
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """A network, the encoding of its inputs, and the places of the rows that it has not seen."""
+
+    network: Trained
+    bins: int
+    held: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Dropout posteriors of equal weight, of one table, in the table's units.
+
+    Attributes:
+        components: the networks.
+        encoders: by their number of bins.
+        target: scale of the targets; None for classes.
+        num_draws: draws of all networks together.
+        dof: degrees of freedom of Student's t; infinite for Gaussian noise. A t is a mixture of Gaussians
+            of many scales: every draw has a noise scale of its own, at evenly spaced quantiles.
+        search: what was tried: one row a candidate, with its log-likelihood on held-out rows in the target's
+            units and how many blocks were picked.
+    """
+
+    components: tuple[Component, ...]
+    encoders: dict[int, Encoder]
+    target: TargetScale | None
+    num_draws: int
+    dof: float = math.inf
+    search: tuple[dict[str, Any], ...] = field(default=())
+
+    @property
+    def noise(self) -> str:
+        """The noise model of the networks."""
+        return self.components[0].network.settings.noise
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """What `draws` mean."""
+        if self.target is None:
+            return Categorical()
+        level = self.components[0].network.log_noise_std
+        if len(self.components) > 1 or level is None or math.isfinite(self.dof):
+            return HeteroscedasticGaussian()
+        return Gaussian(level.exp().double() * torch.from_numpy(self.target.scale))
+
+    def blocks(self, x: Array, num_draws: int | None = None, seed: int = 0) -> Iterator[Tensor]:
+        """Outputs of the draws in the target's units, some at a time: (C, N, outputs)."""
+        total = self.num_draws if num_draws is None else num_draws
+        counts = self._counts(total)
+        inputs = {bins: encoder(x) for bins, encoder in self.encoders.items()}
+        one_noise = isinstance(self.likelihood, Gaussian)
+        scales = self._log_scales(total, seed)
+        done = 0
+        for place, (component, count) in enumerate(zip(self.components, counts, strict=True)):
+            network = component.network
+            level = network.log_noise_std
+            # Every network has functions of its own.
+            made = draw_outputs(network, inputs[component.bins], num_draws=count, seed=seed + 7919 * place)
+            for output in made if count else ():
+                if self.target is None:
+                    yield output.to(torch.float64)
+                    continue
+                if one_noise:
+                    yield self.target.outputs(output, heteroscedastic=False)
+                    continue
+                both = output if level is None else torch.cat([output, (2 * level).expand_as(output)], -1)
+                value = self.target.outputs(both, heteroscedastic=True)
+                if scales is not None:
+                    value[..., value.shape[-1] // 2 :] += scales[done : done + len(output)].unsqueeze(1)
+                done += len(output)
+                yield value
+
+    def _log_scales(self, total: int, seed: int) -> Tensor | None:
+        """(T, D) log of the squared noise scale of every draw, for Student's t; None for a Gaussian."""
+        if math.isinf(self.dof) or self.target is None:
+            return None
+        quantiles = -gamma_quantiles(self.dof / 2, total).log() + math.log(self.dof / 2)
+        generator = torch.Generator().manual_seed(seed)
+        columns = [quantiles[torch.randperm(total, generator=generator)] for _ in self.target.mean]
+        return torch.stack(columns, 1)
+
+    def _counts(self, total: int) -> list[int]:
+        """Draws of every network: equal but for a remainder, which goes to the first ones."""
+        size = len(self.components)
+        return [total // size + (place < total % size) for place in range(size)]
+
+    @torch.no_grad()
+    def draws(self, x: Array, num_draws: int | None = None, seed: int = 0) -> Tensor:
+        """(T, N, outputs) in the target's units, in double precision."""
+        return torch.cat(list(self.blocks(x, num_draws, seed)))
+
+    def predict(self, x: Array, num_draws: int | None = None, seed: int = 0) -> Prediction:
+        """The predictive distribution of rows, draws kept.
+
+        Args:
+            x: (N, D) columns as those of the table.
+            num_draws: T of all networks together.
+            seed: of the draws.
+        """
+        return Prediction.from_draws(self.draws(x, num_draws, seed), self.likelihood)
+
+    @torch.no_grad()
+    def log_prob(self, x: Array, y: NDArray[Any], num_draws: int | None = None, seed: int = 0) -> Tensor:
+        """(N,) log density of each target under the mixture, no draws kept."""
+        likelihood = self.likelihood
+        targets = torch.from_numpy(np.ascontiguousarray(y))
+        total: Tensor | None = None
+        count = 0
+        for block in self.blocks(x, num_draws, seed):
+            for output in block:
+                score = likelihood.log_prob(output, targets)
+                total = score if total is None else torch.logaddexp(total, score)
+            count += len(block)
+        assert total is not None
+        return total - math.log(count)
+
+    def rates(self) -> list[list[float]]:
+        """Mean drop rate of every layer of every network."""
+        return [[float(p.mean()) for p in one.network.p] for one in self.components]
+
+
+def used_encoders(components: Sequence[Component], encoders: dict[int, Encoder]) -> dict[int, Encoder]:
+    """The encoders that the components need."""
+    return {bins: encoders[bins] for bins in sorted({one.bins for one in components})}
+
+
+def gamma_quantiles(shape: float, count: int) -> Tensor:
+    """Quantiles of Gamma(shape, 1) at (i + 1/2) / count, by bisection. Shape (count,), double precision."""
+    levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    a = torch.tensor(shape, dtype=torch.float64)
+    low = torch.zeros(count, dtype=torch.float64)
+    high = torch.full((count,), shape + 20 * math.sqrt(shape) + 40, dtype=torch.float64)
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        below = torch.special.gammainc(a, middle) < levels
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return 0.5 * (low + high)

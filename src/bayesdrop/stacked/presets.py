@@ -1,0 +1,233 @@
+"""Recipes by name: the papers' protocols, and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bayesdrop.errors import must
+from bayesdrop.stacked.recipe import Candidate, Recipe
+from bayesdrop.stacked.settings import NoiseModel, Settings
+
+__all__ = ["PRESETS", "default_recipe", "gal2016", "gal2018", "preset_recipe", "quick_recipe", "two_layers"]
+
+#: rows from which the papers' networks have 100 units instead of 50
+_MANY = 40_000
+
+
+def gal2016(
+    rows: int,
+    columns: int,
+    *,
+    p: float = 0.05,
+    length_scale: float = 1e-2,
+    precision: float | None = None,
+    epochs: int | None = None,
+    noise: NoiseModel = "fixed",
+) -> Recipe:
+    """One hidden layer of 50 units (100 for many rows), one rate everywhere, Adam at 1e-3, 400 epochs.
+
+    Args:
+        rows: N of the table.
+        columns: of the table.
+        p: chance of dropping, inputs included.
+        length_scale: prior length scale.
+        precision: tau in the target's units; chosen on the last 20 % of the rows if None.
+        epochs: passes over the data; 400, or 200 for many rows, if None.
+        noise: "fixed", or "classes".
+
+    Reference: Gal & Ghahramani (2016), section 5.3.
+    """
+    settings = Settings(
+        hidden=(_units(rows),),
+        noise=noise,
+        p=p,
+        input_p=p,
+        length_scale=length_scale,
+        noise_std=1.0 if precision is None else precision**-0.5,
+        epochs=epochs or (200 if rows >= _MANY else 400),
+        lr=1e-3,
+        schedule="constant",
+        check_every=100,
+    )
+    if precision is not None or noise == "classes":
+        return Recipe((Candidate(settings),), parts=0, calibrate=False, num_draws=1000)
+    return Recipe(
+        (Candidate(settings),), folds=5, parts=1, holdout="last", refit=True, calibrate=True, num_draws=1000
+    )
+
+
+def gal2018(
+    rows: int,
+    columns: int,
+    *,
+    rates: tuple[float, ...] = (0.005, 0.01, 0.05, 0.1),
+    precisions: tuple[float, ...] | None = None,
+    length_scale: float = 1e-2,
+    epochs: int | None = None,
+    hidden: tuple[int, ...] | None = None,
+    noise: NoiseModel = "fixed",
+) -> Recipe:
+    """A grid of rates and precisions on the last 20 % of the training rows, then a fit to all of them.
+
+    Args:
+        rows: N of the table.
+        columns: of the table.
+        rates: of dropping, inputs included.
+        precisions: tau in the target's units to choose from; any, by a sweep, if None.
+        length_scale: prior length scale.
+        epochs: passes over the data; 4,000, or 2,000 for many rows, if None.
+        hidden: one layer of 50 units (100 for many rows) if None.
+        noise: "fixed", or "classes".
+
+    Reference: the protocol of 2018 in the authors' repository of Gal & Ghahramani (2016).
+    """
+    candidates = [
+        Candidate(
+            Settings(
+                hidden=hidden or (_units(rows),),
+                noise=noise,
+                p=p,
+                input_p=p,
+                length_scale=length_scale,
+                epochs=epochs or (2000 if rows >= _MANY else 4000),
+                lr=1e-3,
+                schedule="constant",
+                check_every=500,
+            )
+        )
+        for p in rates
+    ]
+    return Recipe(
+        tuple(candidates),
+        folds=5,
+        parts=1,
+        holdout="last",
+        refit=True,
+        precisions=None if noise == "classes" else precisions,
+        num_draws=1000,
+    )
+
+
+def two_layers(
+    rows: int,
+    columns: int,
+    *,
+    rates: tuple[float, ...] = (0.005, 0.01, 0.05, 0.1),
+    precisions: tuple[float, ...] | None = None,
+    length_scale: float = 1e-2,
+    epochs: int = 20_000,
+    noise: NoiseModel = "fixed",
+) -> Recipe:
+    """As `gal2018` with two hidden layers and five times the epochs: the "Dropout" column of 2017.
+
+    Args:
+        rows: N of the table.
+        columns: of the table.
+        rates: of dropping, inputs included.
+        precisions: tau in the target's units to choose from; any, by a sweep, if None.
+        length_scale: prior length scale.
+        epochs: passes over the data.
+        noise: "fixed", or "classes".
+    """
+    return gal2018(
+        rows,
+        columns,
+        rates=rates,
+        precisions=precisions,
+        length_scale=length_scale,
+        epochs=epochs,
+        hidden=(_units(rows),) * 2,
+        noise=noise,
+    )
+
+
+def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> Recipe:
+    """Ours: wide networks with and without encoded columns, blended by what they say of unseen rows.
+
+    Width, encoding, batch, epochs and the number of networks follow from the size of the table.
+
+    Args:
+        rows: N of the table.
+        columns: of the table.
+        noise: "heteroscedastic" or "classes", or another noise model.
+    """
+    small = rows < 3000
+    width = 128 if small else 192 if rows < 20_000 else 256
+    batch = 128 if rows < 20_000 else 256
+    steps = 900 if small else 4000 if rows < 20_000 else 9000
+    epochs = max(1, min(250, round(steps * batch / rows)))
+    common: dict[str, Any] = {
+        "noise": noise,
+        "lr": 3e-3,
+        "batch_size": batch,
+        "epochs": epochs,
+        "check_every": epochs,
+    }
+    # Sharp bends and much dropout against smoothness and little of it: tables differ in what they like.
+    rough = Settings(hidden=(width,) * 2, p=0.1 if small else 0.05, activation="relu", **common)
+    smooth = Settings(hidden=(width,) * 2, p=0.01, activation="silu", **common)
+    deep = replace(smooth, hidden=(width,) * 3)
+    candidates = [Candidate(rough), Candidate(deep)]
+    bins = _bins(rows, columns)
+    if bins:
+        candidates += [Candidate(rough, bins), Candidate(smooth, bins)]
+    # Each network holds out a tenth of the rows; about 1,500 rows in all are enough to choose by.
+    folds = min(10, max(2, rows))
+    parts = min(folds, max(1, -(-1500 * folds // rows)))
+    return Recipe(tuple(candidates), folds=folds, parts=parts, blocks=4, tails=True)
+
+
+def quick_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> Recipe:
+    """Four networks, two of them with encoded columns, and no search: a first answer.
+
+    Args:
+        rows: N of the table.
+        columns: of the table.
+        noise: "heteroscedastic" or "classes", or another noise model.
+    """
+    batch = 64 if rows < 1000 else 256
+    epochs = max(1, min(150, round(1200 * batch / rows)))
+    common: dict[str, Any] = {"noise": noise, "batch_size": batch, "epochs": epochs, "check_every": epochs}
+    settings = Settings(hidden=(64, 64), p=0.05, lr=5e-3, **common)
+    bins = _bins(rows, columns, most=16)
+    candidates = [Candidate(settings)] + ([Candidate(settings, bins)] if bins else [])
+    folds = min(5, max(2, rows))
+    return Recipe(tuple(candidates), folds=folds, parts=min(2, folds), blocks=2, num_draws=100, tails=True)
+
+
+def _units(rows: int) -> int:
+    return 100 if rows >= _MANY else 50
+
+
+def _bins(rows: int, columns: int, most: int = 64) -> int:
+    """Intervals of a column's encoding: about ten rows each at least, and not too many inputs in all."""
+    bins = min(most, rows // 10, 512 // columns)
+    return bins if bins >= 4 else 0
+
+
+PRESETS: dict[str, Callable[..., Recipe]] = {
+    "default": default_recipe,
+    "quick": quick_recipe,
+    "gal2016": gal2016,
+    "gal2018": gal2018,
+    "two-layers": two_layers,
+}
+
+
+def preset_recipe(name: str, rows: int, columns: int, **options: Any) -> Recipe:
+    """The recipe of a name for a table of a size.
+
+    Args:
+        name: "default", "quick", "gal2016", "gal2018" or "two-layers".
+        rows: N of the table.
+        columns: of the table.
+        options: of that preset.
+
+    >>> preset_recipe("gal2018", 455, 13).candidates[0].settings.hidden
+    (50,)
+    """
+    if name not in PRESETS:
+        raise ValueError(must("preset_recipe", "name", f"one of {', '.join(map(repr, PRESETS))}", name))
+    return PRESETS[name](rows, columns, **options)

@@ -1,0 +1,138 @@
+"""Draws of trained networks, many at a time, and what they say about targets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bayesdrop.draws import NoiseSource
+from bayesdrop.functional.noise import Noise
+from bayesdrop.stacked.activations import apply_activation
+from bayesdrop.stacked.export import layer_noise
+from bayesdrop.stacked.heads import make_head
+from bayesdrop.stacked.job import Trained
+
+__all__ = ["Scores", "draw_outputs", "log_likelihoods", "score"]
+
+#: numbers of one layer's activations that are held at a time
+_CHUNK = 2**21
+
+
+def draw_outputs(network: Trained, x: Tensor, *, num_draws: int, seed: int = 0) -> Iterator[Tensor]:
+    """Outputs of T draws, some draws at a time: (C, N, outputs) each.
+
+    Draw t of a seed is the same function as draw t of `bayesdrop.predict` on the exported network.
+
+    Args:
+        network: trained.
+        x: (N, K) inputs, prepared as those it was trained on.
+        num_draws: T.
+        seed: names the sequence of functions.
+    """
+    source = NoiseSource(seed)
+    noises = [layer_noise(network, place) for place in range(len(network.weights))]
+    rows = max(1, len(x))
+    size = max(1, min(num_draws, _CHUNK // (rows * max(network.widths[1:]))))
+    for first in range(0, num_draws, size):
+        count = min(size, num_draws - first)
+        yield _outputs(network, x, noises, source, first, count)
+
+
+def _outputs(
+    network: Trained,
+    x: Tensor,
+    noises: Sequence[tuple[str, Noise] | None],
+    source: NoiseSource,
+    first: int,
+    count: int,
+) -> Tensor:
+    h = x
+    last = len(network.weights) - 1
+    for place, (weight, bias, noise) in enumerate(zip(network.weights, network.biases, noises, strict=True)):
+        if noise is None:
+            h = (
+                torch.addmm(bias, h, weight)
+                if h.dim() == 2
+                else torch.baddbmm(bias, h, weight.expand(count, -1, -1))
+            )
+        else:
+            site, sample = noise
+            shape = (1, weight.shape[0]) if site.endswith("input") else (weight.shape[1], weight.shape[0])
+            z = source.rows(site, first, count, shape, sample).to(weight.dtype)
+            h = h if h.dim() == 3 else h.expand(count, *h.shape)
+            h = torch.baddbmm(bias, h, weight * z.transpose(1, 2))
+        if place < last:
+            h = apply_activation(network.settings.activation, h)
+    return h if h.dim() == 3 else h.expand(count, *h.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What T draws of a network, or of several as one mixture, say about N targets.
+
+    Attributes:
+        mean: (N, D) predictive mean, or class probabilities.
+        log_prob: (N,) log density of each target, averaged over draws.
+    """
+
+    mean: Tensor
+    log_prob: Tensor
+
+    def rmse(self, y: Tensor) -> float:
+        """Root mean squared error of the mean."""
+        return float((self.mean - y).square().mean().sqrt())
+
+
+@torch.no_grad()
+def score(
+    networks: Sequence[Trained],
+    x: Tensor,
+    y: Tensor,
+    *,
+    num_draws: int = 100,
+    seed: int = 0,
+    log_noise_scale: float = 0.0,
+) -> Scores:
+    """The mixture of all draws of all networks, in passing: no draws are kept.
+
+    Args:
+        networks: components of equal weight.
+        x: (N, K).
+        y: (N, D), or labels.
+        num_draws: T of each network.
+        seed: of the draws.
+        log_noise_scale: added to the log standard deviation of the noise.
+    """
+    total: Tensor | None = None
+    mean: Tensor | None = None
+    for network in networks:
+        classes = network.settings.noise == "classes"
+        head = make_head(network.settings.noise)
+        level = network.log_noise_std
+        if level is not None:
+            level = (level + log_noise_scale).view(1, 1, -1)
+        for drawn in draw_outputs(network, x, num_draws=num_draws, seed=seed):
+            output = drawn.contiguous()
+            part = torch.softmax(output, -1).sum(0) if classes else output[..., : y.shape[-1]].sum(0)
+            if network.settings.noise == "heteroscedastic" and log_noise_scale:
+                output[..., y.shape[1] :] += 2 * log_noise_scale
+            targets = y.expand(len(output), *y.shape)
+            logs = torch.logsumexp(-head.loss(output, targets, level), 0)
+            mean = part if mean is None else mean + part
+            total = logs if total is None else torch.logaddexp(total, logs)
+    assert total is not None
+    assert mean is not None
+    count = num_draws * len(networks)
+    return Scores(mean / count, total - math.log(count))
+
+
+def log_likelihoods(checked: Sequence[tuple[Trained, Tensor, Tensor]]) -> list[float]:
+    """Mean log predictive density of each network on its own rows."""
+    return [
+        float(score([network], x, y, num_draws=network.settings.validation_draws).log_prob.mean())
+        for network, x, y in checked
+    ]

@@ -1,0 +1,146 @@
+"""Settings: how one network of a stack is built and trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from bayesdrop.errors import must
+
+__all__ = ["Activation", "Method", "NoiseModel", "Schedule", "Settings"]
+
+Method = Literal["bernoulli", "concrete", "learnable", "gaussian", "dropconnect"]
+NoiseModel = Literal["fixed", "map", "learned", "heteroscedastic", "classes"]
+Activation = Literal["relu", "silu", "gelu", "tanh"]
+Schedule = Literal["one-cycle", "constant"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one network is built and trained.
+
+    Networks that agree in `hidden`, `activation`, `method`, `noise`, `batch_size`, `temperature` and
+    `per_unit`, in which layers are dropped, and in the shape of their data, share a stack; the others of
+    these settings may differ from network to network of one stack.
+
+    Args:
+        hidden: width of every hidden layer.
+        activation: the non-linearity between layers.
+        method: which posterior: `BernoulliDropout`, `ConcreteDropout`, `LearnableDropout`,
+            `GaussianDropout` or `DropConnect`.
+        noise: "fixed", "map" (closed form under a Gamma prior, once an epoch), "learned" or
+            "heteroscedastic" Gaussian noise, or "classes".
+        p: chance of dropping hidden units, where learned rates start: one number, or one per hidden layer.
+        input_p: chance of dropping inputs. A rate of exactly 0 stays 0, whatever the method.
+        length_scale: prior length scale l: weights have the prior N(0, I / l^2).
+        scale_by_fan_in: use l sqrt(K_in) instead of l.
+        noise_std: standard deviation of the noise in the units of y, or where it starts.
+        temperature: of the concrete relaxation.
+        per_unit: learned rates for every unit instead of every layer.
+        epochs: passes over the data.
+        batch_size: rows of a step.
+        lr: learning rate, the largest of the cycle with "one-cycle".
+        rate_lr: learning rate of drop rates; 10 lr if None.
+        schedule: "one-cycle" (rising for 30 % of the steps, then falling to nearly 0, by cosines) or
+            "constant".
+        clip_norm: largest norm of a network's gradient.
+        patience: checks without a better validation log-likelihood before the network stops; needs
+            validation rows. The best weights are put back.
+        check_every: epochs from one check to the next.
+        validation_draws: draws of the log-likelihood on validation rows.
+    """
+
+    hidden: tuple[int, ...] = (50, 50)
+    activation: Activation = "relu"
+    method: Method = "bernoulli"
+    noise: NoiseModel = "heteroscedastic"
+    p: float | tuple[float, ...] = 0.05
+    input_p: float = 0.0
+    length_scale: float = 1e-2
+    scale_by_fan_in: bool = False
+    noise_std: float = 1.0
+    temperature: float = 0.1
+    per_unit: bool = False
+    epochs: int = 100
+    batch_size: int = 128
+    lr: float = 1e-2
+    rate_lr: float | None = None
+    schedule: Schedule = "one-cycle"
+    clip_norm: float | None = None
+    patience: int | None = None
+    check_every: int = 10
+    validation_draws: int = 20
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if isinstance(self.p, Sequence):
+            object.__setattr__(self, "p", tuple(float(rate) for rate in self.p))
+        for name, options in _CHOICES.items():
+            if getattr(self, name) not in options:
+                raise ValueError(must("Settings", name, _listed(options), getattr(self, name)))
+        if not all(isinstance(w, int) and not isinstance(w, bool) and w >= 1 for w in self.hidden):
+            raise ValueError(must("Settings", "hidden", "positive ints", self.hidden))
+        if isinstance(self.p, tuple) and len(self.p) != len(self.hidden):
+            want = f"one number or one per hidden layer ({len(self.hidden)})"
+            raise ValueError(must("Settings", "p", want, self.p))
+        if not all(0 <= rate < 1 for rate in self.rates):
+            raise ValueError(must("Settings", "p and input_p", "in [0, 1)", self.rates))
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and 0 < value < math.inf):
+                raise ValueError(must("Settings", name, "a positive number", value))
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ValueError(must("Settings", name, "a positive int", value))
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Chance of dropping the inputs of every weight layer: where learned rates start."""
+        hidden = self.p if isinstance(self.p, tuple) else (float(self.p),) * len(self.hidden)
+        return (float(self.input_p), *hidden)
+
+    @property
+    def learns_rates(self) -> bool:
+        """Whether drop rates are parameters."""
+        return self.method in ("concrete", "learnable")
+
+    @property
+    def stack_key(self) -> tuple[Any, ...]:
+        """What networks of one stack have in common."""
+        dropped = tuple(rate > 0 for rate in self.rates)
+        return (
+            self.hidden,
+            self.activation,
+            self.method,
+            self.noise,
+            self.batch_size,
+            self.temperature,
+            self.per_unit,
+            dropped,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON holds them."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "method": get_args(Method),
+    "noise": get_args(NoiseModel),
+    "activation": get_args(Activation),
+    "schedule": get_args(Schedule),
+}
+_POSITIVE = ("length_scale", "noise_std", "temperature", "lr", "rate_lr", "clip_norm")
+_COUNTS = ("epochs", "batch_size", "patience", "check_every", "validation_draws")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _listed(options: Sequence[str]) -> str:
+    return ", ".join(repr(option) for option in options)

@@ -1,0 +1,59 @@
+"""Table: the numbers that networks are fitted to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bayesdrop.errors import must
+from bayesdrop.stacked.encode import Array, TargetScale
+
+__all__ = ["Table"]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Numbers to fit.
+
+    Args:
+        x: (N, K) columns.
+        y: (N, D) targets, or (N,) labels 0, 1, ... as int64.
+        weight: (N,) weights of the rows.
+        classes: how many labels there are.
+        seed: of everything random.
+        name: of the table.
+    """
+
+    x: Array
+    y: NDArray[Any]
+    weight: Array | None = None
+    classes: int | None = None
+    seed: int = 0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.x.ndim != 2 or len(self.x) < 1 or self.x.shape[1] < 1:
+            raise ValueError(must("Table", "x", "of shape (N, K), neither of them 0", self.x.shape))
+        if len(self.y) != len(self.x):
+            raise ValueError(must("Table", "y", f"{len(self.x)} rows", len(self.y)))
+
+    @cached_property
+    def target(self) -> TargetScale | None:
+        """Scale of the targets; None for labels."""
+        return TargetScale.of(self.y, self.weight) if self.y.ndim == 2 else None
+
+    @cached_property
+    def targets(self) -> Tensor:
+        """What networks are trained on."""
+        return torch.from_numpy(self.y) if self.target is None else self.target.standardised(self.y)
+
+    @property
+    def log_unit(self) -> float:
+        """What a log density of standardised targets has too much."""
+        return 0.0 if self.target is None else float(np.log(self.target.scale).sum())

@@ -1,0 +1,164 @@
+"""Deferral: which rows go to a person, by a threshold that was found on held-out rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from bayesdrop.calibration import conformal_quantile
+from bayesdrop.errors import must
+from bayesdrop.tables.cells import Array
+
+__all__ = ["Deferral", "Outcome", "Rule", "cross_checked", "find_deferral", "outcome"]
+
+#: what rows are ranked by; the first is the default
+SCORES = {
+    "regression": ("std", "epistemic", "aleatoric"),
+    "classification": ("entropy", "mutual_information", "max_prob"),
+}
+#: rows that an error must be averaged over
+_LEAST_KEPT = 10
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is asked for: a share of rows to hand over, or an error that those that stay may have.
+
+    Args:
+        share: the least sure rows are handed over, at most this share of them.
+        error: as few rows as needed are handed over for the rest to have this error: the share of wrong
+            labels, or the root mean squared error in the target's units.
+        by: how rows are ranked: std, epistemic or aleatoric; entropy, mutual_information or max_prob.
+    """
+
+    share: float | None = None
+    error: float | None = None
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.share is not None and self.error is not None:
+            raise ValueError("deferral: give a share or an error, not both.")
+        if self.share is not None and not 0 <= self.share < 1:
+            raise ValueError(must("deferral", "share", "in [0, 1)", self.share))
+        if self.error is not None and not 0 < self.error < math.inf:
+            raise ValueError(must("deferral", "error", "a positive number", self.error))
+
+    def for_task(self, task: str) -> Rule:
+        """The rule with its gaps filled: a share of 5 %, and the task's first score."""
+        by = SCORES[task][0] if self.by is None else self.by
+        if by not in SCORES[task]:
+            raise ValueError(must("deferral", "by", f"one of {', '.join(SCORES[task])} for {task}", by))
+        if task == "classification" and self.error is not None and self.error >= 1:
+            raise ValueError(must("deferral", "error", "in (0, 1), a share of wrong labels", self.error))
+        share = 0.05 if self.share is None and self.error is None else self.share
+        return Rule(share, self.error, by)
+
+
+@dataclass(frozen=True)
+class Deferral:
+    """A rule and its threshold: rows whose score is above go to a person."""
+
+    rule: Rule
+    threshold: float
+
+    def __call__(self, scores: Mapping[str, Array]) -> Any:
+        """(N,) which rows go to a person."""
+        return scores[str(self.rule.by)] > self.threshold
+
+    def __str__(self) -> str:
+        rule = self.rule
+        if rule.error is not None:
+            asked = f"so that those that stay have an error of at most {rule.error:g}"
+        else:
+            asked = f"at most {100 * (rule.share or 0):g} % of the rows"
+        if self.threshold == -math.inf:
+            return f"{asked}: no threshold does it, so that all rows go"
+        if self.threshold == math.inf:
+            few = rule.error is None and rule.share
+            return f"{asked}: {'too few rows were held out to tell which' if few else 'none need to go'}"
+        return f"{asked}: those with {rule.by} above {self.threshold:.4g}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a deferral does to rows whose targets are known."""
+
+    rows: int
+    deferred: int
+    error: float  #: of all rows
+    error_kept: float  #: of rows that stay; NaN without any
+
+    def as_dict(self) -> dict[str, Any]:
+        """By name."""
+        return asdict(self)
+
+
+def find_deferral(rule: Rule, scores: Mapping[str, Array], loss: Array, *, root: bool) -> Deferral:
+    """The threshold that a rule asks for.
+
+    By share: the ceil((n + 1)(1 - share))-th smallest score, above which a new row lies with a chance of at
+    most `share`. By error: the largest number of the surest rows whose error is low enough, a wrong label
+    being added for the row to come.
+
+    Args:
+        rule: with its gaps filled.
+        scores: of held-out rows.
+        loss: (n,) of held-out rows: squared errors, or 1 for a wrong label.
+        root: whether the error is the root of the mean loss.
+    """
+    ranked = scores[str(rule.by)]
+    if rule.error is None:
+        share = rule.share or 0.0
+        if share == 0:
+            return Deferral(rule, math.inf)
+        return Deferral(rule, float(conformal_quantile(torch.from_numpy(ranked), 1 - share)))
+    order = np.argsort(ranked, kind="stable")
+    count = np.arange(1, len(order) + 1)
+    total = np.cumsum(loss[order])
+    risk = np.sqrt(total / count) if root else (total + 1) / (count + 1)
+    fits = np.flatnonzero((risk <= rule.error) & (count >= min(_LEAST_KEPT, len(order))))
+    # Rows of one score stay or go together: the last of them must fit.
+    ordered = ranked[order]
+    ends = [place for place in fits if place + 1 == len(order) or ordered[place + 1] > ordered[place]]
+    if not ends:
+        return Deferral(rule, -math.inf)
+    return Deferral(rule, math.inf if ends[-1] + 1 == len(order) else float(ordered[ends[-1]]))
+
+
+def outcome(deferred: Any, loss: Array, *, root: bool) -> Outcome:
+    """What is left of the error when some rows are handed over.
+
+    Args:
+        deferred: (N,) which.
+        loss: (N,).
+        root: whether the error is the root of the mean loss.
+    """
+
+    def error(part: Array) -> float:
+        mean = float(part.mean()) if len(part) else math.nan
+        return math.sqrt(mean) if root else mean
+
+    return Outcome(len(loss), int(np.sum(deferred)), error(loss), error(loss[~np.asarray(deferred)]))
+
+
+def cross_checked(rule: Rule, scores: Mapping[str, Array], loss: Array, *, root: bool) -> Outcome:
+    """What a rule does to rows that did not set its threshold: each half of them by the other's.
+
+    Args:
+        rule: with its gaps filled.
+        scores: of held-out rows, in any order.
+        loss: (n,) of held-out rows.
+        root: whether the error is the root of the mean loss.
+    """
+    by = str(rule.by)
+    half = np.random.default_rng(0).permutation(len(loss)) % 2 == 0
+    deferred = np.zeros(len(loss), dtype=bool)
+    for part in (half, ~half):
+        found = find_deferral(rule, {by: scores[by][~part]}, loss[~part], root=root)
+        deferred[part] = found({by: scores[by][part]})
+    return outcome(deferred, loss, root=root)

@@ -1,0 +1,240 @@
+"""fit_table(): from a frame and the name of its target to a model that was tried on held-out rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesdrop.errors import must
+from bayesdrop.tables.cells import as_labels, as_numbers, missing_cells
+from bayesdrop.tables.deferral import Rule, cross_checked
+from bayesdrop.tables.infer import check_target, infer_columns, infer_task
+from bayesdrop.tables.judge import Judged, judge, measures
+from bayesdrop.tables.model import TableModel
+from bayesdrop.tables.prepare import Preparer
+from bayesdrop.tables.schema import Schema, Task
+
+__all__ = ["FitOptions", "FittedTable", "fit_table", "targets_of"]
+
+_LEAST_ROWS = 10
+#: rows from which the default preset is given half its epochs
+_LARGE = 3000
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How a table is fitted.
+
+    Args:
+        target: name of the column to predict.
+        task: "auto", "regression" or "classification".
+        held_out: share of rows that are kept from the fit, for measures, intervals and thresholds.
+        level: coverage of the intervals.
+        rule: which rows go to a person.
+        refit: fit once more to all rows when everything is measured.
+        categorical: columns whose numbers are names.
+        ignore: columns to leave out.
+        missing: texts that mean "missing".
+        seed: of everything random.
+        estimator: options of `DropoutRegressor` or `DropoutClassifier`.
+    """
+
+    target: str
+    task: str = "auto"
+    held_out: float = 0.15
+    level: float = 0.95
+    rule: Rule = field(default_factory=Rule)
+    refit: bool = False
+    categorical: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    seed: int = 0
+    estimator: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.task not in ("auto", "regression", "classification"):
+            raise ValueError(must("fit", "task", "auto, regression or classification", self.task))
+        if not 0 < self.held_out < 1:
+            raise ValueError(must("fit", "held_out", "in (0, 1)", self.held_out))
+        if not 0 < self.level < 1:
+            raise ValueError(must("fit", "level", "in (0, 1)", self.level))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTable:
+    """A model, and the rows that it was tried on."""
+
+    model: TableModel
+    judged: Judged
+    frame: Any  #: the held-out rows, as they were read
+
+
+def fit_table(
+    frame: Any,
+    options: FitOptions,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+    progress: bool = False,
+) -> FittedTable:
+    """Fit a table: hold rows out, learn columns and networks from the rest, try them, find thresholds.
+
+    Args:
+        frame: a pandas frame.
+        options: how.
+        say: is told every choice, a line each.
+        progress: show bars.
+    """
+    rows = len(frame)
+    frame, y, schema = _with_target(frame, options, say)
+    rule = options.rule.for_task(schema.task)
+    fitted, held = _split(y, options.held_out, options.seed, schema.task)
+    schema = _learned(frame.iloc[fitted], options, schema)
+    for line in schema.lines():
+        say(f"  {line}")
+    prepare = Preparer(schema)
+    # Both before training: a cell that cannot be read is found in seconds.
+    inputs, tried = prepare(frame.iloc[fitted]), prepare(frame.iloc[held])
+    say(f"Fitting {len(fitted):,} rows, {inputs.x.shape[1]} inputs; {len(held):,} rows are held out.")
+    started = time.perf_counter()
+    estimator = _estimator(schema.task, options, *inputs.x.shape, say=say, progress=progress)
+    estimator.fit(inputs.x, _values(y[fitted], schema))
+    judged = judge(estimator, tried.x, _places(y[held], schema), scaled=None, level=options.level)
+    if options.refit:
+        say("Fitting once more, to all rows; measures and thresholds are those of the first fit.")
+        schema = _learned(frame, options, schema)
+        everything = Preparer(schema)(frame)
+        estimator = _estimator(schema.task, options, *everything.x.shape, say=say, progress=progress)
+        estimator.fit(everything.x, _values(y, schema))
+    names = ("std", "epistemic", "aleatoric", "entropy", "mutual_information", "max_prob")
+    held_out = {name: judged.scores[name] for name in names if name in judged.scores}
+    held_out |= {"loss": judged.loss} | ({} if judged.classes else {"scaled": judged.scaled})
+    tried_rule = cross_checked(rule, held_out, judged.loss, root=schema.task == "regression")
+    about = {
+        "rows": rows,
+        "rows_without_target": rows - len(frame),
+        "rows_fitted": len(fitted),
+        "rows_held_out": len(held),
+        "refitted_to_all_rows": options.refit,
+        "seed": options.seed,
+        "seconds": time.perf_counter() - started,
+        "networks": len(estimator.mixture_.components),
+        "draws": estimator.mixture_.num_draws,
+        "measures": measures(judged, options.level),
+        "deferral": tried_rule.as_dict(),
+    }
+    model = TableModel(schema, estimator, held_out, options.level, rule, about)
+    return FittedTable(model, judged, frame.iloc[held])
+
+
+def targets_of(frame: Any, schema: Schema, owner: str) -> tuple[Any, NDArray[Any]]:
+    """Rows of a table that have a target, and the targets: numbers, or places of the labels.
+
+    Args:
+        frame: with the target's column.
+        schema: of the model.
+        owner: the table, for errors.
+    """
+    if schema.target not in frame.columns:
+        raise ValueError(f"{owner}: the target column {schema.target!r} must be there.")
+    kept = frame[~missing_cells(frame[schema.target], schema.missing_marks)]
+    series = kept[schema.target]
+    if schema.task == "regression":
+        values, bad = as_numbers(series, schema.missing_marks)
+        if bad.any():
+            raise ValueError(f"{owner}: the target {schema.target!r} must be numbers.")
+        return kept, values
+    labels = as_labels(series, schema.missing_marks, numbers=schema.number_labels)
+    return kept, _places(labels, schema, owner)
+
+
+def _with_target(
+    frame: Any, options: FitOptions, say: Callable[[str], None]
+) -> tuple[Any, NDArray[Any], Schema]:
+    """Rows that have a target, the targets, and a schema without columns."""
+    names = list(frame.columns)
+    for name in (options.target, *options.categorical, *options.ignore):
+        if name not in names:
+            shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+            raise ValueError(f"there is no column {name!r}; the columns are {shown}.")
+    lacking = missing_cells(frame[options.target], options.missing)
+    kept = frame[~lacking]
+    if len(kept) < _LEAST_ROWS:
+        what = f"{len(kept)} of {len(frame)}" if lacking.any() else f"{len(frame)}"
+        raise ValueError(f"the table must have at least {_LEAST_ROWS} rows with a target; got {what}.")
+    if lacking.any():
+        say(f"{int(lacking.sum()):,} rows have no target and are left out.")
+    series = kept[options.target]
+    task, number_labels, why = infer_task(series, options.missing, options.task, len(kept))
+    say(f"Target {options.target}: {task}, {why}." + ("" if why == "as asked for" else " Else: --task."))
+    if task == "regression":
+        y: NDArray[Any] = as_numbers(series, options.missing)[0]
+        classes: tuple[str, ...] = ()
+    else:
+        y = as_labels(series, options.missing, numbers=number_labels)
+        distinct = set(y.tolist())
+        classes = tuple(sorted(distinct, key=float if number_labels else str))
+    check_target(options.target, task, y)
+    marks = tuple(options.missing)
+    return kept, y, Schema(options.target, task, (), classes, number_labels, marks, why)
+
+
+def _learned(frame: Any, options: FitOptions, schema: Schema) -> Schema:
+    columns = infer_columns(
+        frame,
+        options.target,
+        categorical=options.categorical,
+        ignore=options.ignore,
+        marks=options.missing,
+    )
+    return Schema(**{**vars(schema), "columns": columns})
+
+
+def _split(y: NDArray[Any], share: float, seed: int, task: Task) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Rows to fit and rows to hold out, at random; every class keeps a row to learn it from."""
+    count = min(max(2, round(share * len(y))), len(y) - 2)
+    order = np.random.default_rng(seed).permutation(len(y))
+    held, fitted = order[:count], order[count:]
+    if task == "classification":
+        alone = ~np.isin(y[held].astype(str), np.unique(y[fitted].astype(str)))
+        held, fitted = held[~alone], np.concatenate([fitted, held[alone]])
+    elif np.ptp(y[fitted]) == 0:
+        raise ValueError(f"the target is {y[fitted][0]:g} in all rows that are not held out.")
+    if not len(held):
+        raise ValueError("no row can be held out: every class has one row.")
+    return np.sort(fitted), np.sort(held)
+
+
+def _estimator(
+    task: Task, options: FitOptions, rows: int, columns: int, *, say: Callable[[str], None], progress: bool
+) -> Any:
+    from bayesdrop.estimators import DropoutClassifier, DropoutRegressor
+
+    kind: Any = DropoutRegressor if task == "regression" else DropoutClassifier
+    chosen = {name: value for name, value in options.estimator.items() if value is not None}
+    made = kind(random_state=options.seed, progress=progress, **chosen)
+    if rows >= _LARGE and not {"preset", "epochs"} & set(chosen):
+        epochs = max(1, made.recipe(rows, columns).candidates[0].settings.epochs // 2)
+        say(f"A table this large gets half the default's epochs, {epochs}; for all: --preset default.")
+        made.set_params(epochs=epochs)
+    return made
+
+
+def _values(y: NDArray[Any], schema: Schema) -> NDArray[Any]:
+    """Numbers, or places of the labels, which the classifier keeps in their order."""
+    return y if schema.task == "regression" else _places(y, schema)
+
+
+def _places(y: NDArray[Any], schema: Schema, owner: str = "the table") -> NDArray[Any]:
+    if schema.task == "regression":
+        return y
+    places = {label: place for place, label in enumerate(schema.classes)}
+    unknown = sorted({str(label) for label in y.tolist()} - set(places))
+    if unknown:
+        shown = ", ".join(map(repr, unknown[:5]))
+        raise ValueError(f"{owner}: the target must be one of {list(schema.classes)}; got {shown}.")
+    return np.array([places[label] for label in y.tolist()], dtype=np.int64)

@@ -1,0 +1,157 @@
+"""What the columns of a table are: told from their cells, and said in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesdrop.tables.cells import Array, as_labels, as_numbers, as_truths, first_bad, is_text, missing_cells
+from bayesdrop.tables.schema import MISSING, OTHER, Column, Task
+
+__all__ = ["infer_column", "infer_columns", "infer_task"]
+
+#: distinct whole numbers of a target up to which it is taken for classes, and rows each must have on average
+_FEW, _ROWS_EACH = 10, 5
+_MOST_CATEGORIES, _MOST_RARE = 50, 1000
+_MOST_CLASSES = 200
+
+
+def infer_task(series: Any, marks: Collection[str], task: str, rows: int) -> tuple[Task, bool, str]:
+    """Regression or classification, whether labels are numbers, and why.
+
+    Args:
+        series: the target, without missing cells.
+        marks: texts that mean "missing".
+        task: "auto", "regression" or "classification".
+        rows: N.
+    """
+    owner = f"target {series.name!r}"
+    values, bad = as_numbers(series, marks)
+    if task == "regression":
+        if bad.any():
+            raise ValueError(f"{owner} must be numbers for --task regression; got {first_bad(series, bad)}.")
+        return "regression", False, "as asked for"
+    all_numbers = not bad.any() and not str(series.dtype).startswith("bool")
+    if task == "classification":
+        return "classification", all_numbers, "as asked for"
+    if not all_numbers:
+        if bad.mean() < 0.5 and is_text(series):
+            hint = "Mend those cells, or name what stands for a missing one with --missing."
+            raise ValueError(f"{owner} is numbers but for {first_bad(series, bad)}. {hint}")
+        return "classification", False, "it is text or truth values"
+    distinct = np.unique(values)
+    whole = bool((values == np.round(values)).all())
+    if whole and len(distinct) <= min(_FEW, max(2, rows // _ROWS_EACH)):
+        return "classification", True, f"it has {len(distinct)} different whole numbers"
+    return "regression", False, f"it has {len(distinct):,} different numbers"
+
+
+def check_target(name: str, task: Task, y: NDArray[Any]) -> None:
+    """Raise where there is nothing to learn from a target."""
+    distinct = Counter(y.tolist())
+    if len(distinct) < 2:
+        raise ValueError(f"target {name!r} must vary; it is {next(iter(distinct))!r} in all {len(y):,} rows.")
+    if task == "classification" and len(distinct) > min(_MOST_CLASSES, len(y) // 2):
+        hint = "Is it the column you meant? Numbers are fitted with --task regression."
+        got = f"{len(distinct):,} of them in {len(y):,} rows"
+        raise ValueError(f"target {name!r} must have a few classes with several rows each; got {got}. {hint}")
+
+
+def infer_columns(
+    frame: Any, target: str, *, categorical: Collection[str], ignore: Collection[str], marks: Collection[str]
+) -> tuple[Column, ...]:
+    """What becomes of every column but the target.
+
+    Args:
+        frame: the rows to learn it from.
+        target: name of the target.
+        categorical: columns whose numbers are names.
+        ignore: columns to leave out.
+        marks: texts that mean "missing".
+    """
+    columns = []
+    for name in frame.columns:
+        if name == target:
+            continue
+        if name in ignore:
+            columns.append(Column(name, "left out", why="as asked for"))
+        else:
+            columns.append(infer_column(frame[name], marks, categorical=name in categorical))
+    if not any(column.width for column in columns):
+        said = "; ".join(f"{column.name!r}: {column.why}" for column in columns[:5]) or "there are no others"
+        raise ValueError(f"the table must have a column to predict {target!r} from; {said}.")
+    return tuple(columns)
+
+
+def infer_column(series: Any, marks: Collection[str] = (), *, categorical: bool = False) -> Column:
+    """What becomes of a column.
+
+    Args:
+        series: a pandas column.
+        marks: texts that mean "missing".
+        categorical: its values are names, even if they are numbers.
+    """
+    name = str(series.name)
+    missing = missing_cells(series, marks)
+    present = series[~missing]
+    if not len(present):
+        return Column(name, "left out", why="all cells are missing")
+    values, bad = as_numbers(present, marks)
+    truths, not_truth = as_truths(present, marks)
+    typed_truth = str(series.dtype).startswith("bool")
+    if not categorical and (typed_truth or (bad.all() and not not_truth.any())):
+        return _filled(name, "boolean", truths, missing)
+    if not categorical and not bad.any():
+        return _filled(name, "numeric", values, missing)
+    if str(series.dtype).startswith(("timestamp", "date", "time", "duration")) or "datetime" in str(
+        series.dtype
+    ):
+        return Column(name, "left out", why="dates and times are not used; make a number of them first")
+    if not categorical and bad.mean() < 0.5:
+        hint = "Mend those cells, name what stands for a missing one with --missing, or use --categorical."
+        raise ValueError(f"column {name!r} is numbers but for {first_bad(present, bad)}. {hint}")
+    numbers = not bad.any()
+    labels = as_labels(series, marks, numbers=numbers)
+    return _categories(name, labels.tolist(), numbers, identifier=not categorical)
+
+
+def _filled(name: str, kind: Any, present: Array, missing: NDArray[np.bool_]) -> Column:
+    """A number or a truth value; where some are missing, the median or the commoner value stands in."""
+    if present.min() == present.max() and not missing.any():
+        return Column(name, "left out", why=f"it is {present[0]:g} in every row")
+    fill = float(np.median(present)) if kind == "numeric" else float(present.mean() > 0.5)
+    if not missing.any():
+        return Column(
+            name, kind, fill, why=f"{present.min():g} to {present.max():g}" if kind == "numeric" else ""
+        )
+    stand_in = f"{fill:g}" if kind == "numeric" else ("true" if fill else "false")
+    why = f"{int(missing.sum()):,} missing cells are filled with {stand_in} and marked"
+    return Column(name, kind, fill, marked=True, why=why)
+
+
+def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifier: bool) -> Column:
+    """Common texts have a column each; rare ones share one, which unseen texts use too."""
+    counts = Counter(label for label in labels if label is not None)
+    present = sum(counts.values())
+    lacking = len(labels) - present
+    if len(counts) == 1 and not lacking:
+        return Column(name, "left out", why=f"it is {next(iter(counts))!r} in every row")
+    if identifier and len(counts) > max(20, present // 2):
+        return Column(name, "left out", why=f"{len(counts):,} texts in {present:,} rows name rows, not kinds")
+    least = max(2, present // 200)
+    common = [label for label, count in counts.most_common(_MOST_CATEGORIES) if count >= least]
+    # A reserved word in the data itself is the same as what it stands for.
+    common = sorted(set(common) - {MISSING, OTHER})
+    rest = [label for label, _ in counts.most_common() if label not in common]
+    rare = len(rest)
+    why = f"{len(common)} categories"
+    if rare:
+        why += f", and {rare:,} rare ones as one"
+    if lacking:
+        why += f"; {lacking:,} missing cells are one of their own"
+    kept = (*common, *([OTHER] if rare else []), *([MISSING] if lacking else []))
+    return Column(name, "category", categories=kept, rare=tuple(rest[:_MOST_RARE]), why=why, numbers=numbers)

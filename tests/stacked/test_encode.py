@@ -1,0 +1,65 @@
+"""Columns to inputs and outputs back to targets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayesdrop.stacked import Encoder, TargetScale
+
+
+def test_the_pieces_of_a_column_add_up_to_its_place_among_the_quantiles() -> None:
+    source = np.random.default_rng(0)
+    x = np.stack([source.exponential(size=500), source.integers(5, size=500).astype(float)], 1)
+    encoder = Encoder.of(x, bins=8)
+    assert encoder.edges is not None
+    assert encoder.offset is not None
+    new = np.stack([source.exponential(2, size=50), source.uniform(-1, 6, size=50)], 1)
+    pieces = encoder(new).double().numpy()[:, 2:] + encoder.offset
+    for column in range(2):
+        edges = encoder.edges[column]
+        edges = edges[~np.isnan(edges)]
+        expected = np.interp(new[:, column], edges, np.arange(len(edges)))
+        np.testing.assert_allclose(pieces[:, 8 * column : 8 * column + 8].sum(1), expected, atol=1e-5)
+    # Five values have four intervals between them.
+    assert (pieces[:, 8 + 4 :] == 0).all()
+
+
+def test_inputs_have_mean_zero_over_the_table() -> None:
+    x = np.random.default_rng(0).gamma(2, size=(300, 3))
+    inputs = Encoder.of(x, bins=5)(x)
+    torch.testing.assert_close(inputs.mean(0), torch.zeros(18), rtol=0, atol=1e-5)
+    torch.testing.assert_close(inputs[:, :3].std(0, correction=0), torch.ones(3), rtol=1e-5, atol=1e-5)
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(0, 9), st.integers(0, 3))
+@settings(max_examples=40, deadline=None)
+def test_the_width_depends_on_the_shape_alone(rows: int, columns: int, bins: int, kind: int) -> None:
+    source = np.random.default_rng(rows)
+    x = [np.zeros, np.ones, source.standard_normal, lambda s: source.integers(2, size=s) * 1e9][kind](
+        (rows, columns)
+    )
+    encoder = Encoder.of(x.astype(float), bins)
+    inputs = encoder(x.astype(float))
+    assert inputs.shape == (rows, encoder.width) == (rows, columns * (1 + bins))
+    assert torch.isfinite(inputs).all()
+
+
+def test_an_encoder_refuses_other_columns() -> None:
+    with pytest.raises(ValueError, match=r"of shape \(N, 2\)"):
+        Encoder.of(np.ones((3, 2)))(np.ones((3, 4)))
+    with pytest.raises(ValueError, match="neither of them 0"):
+        Encoder.of(np.ones((0, 2)))
+
+
+def test_targets_come_back_in_their_units() -> None:
+    y = np.random.default_rng(0).normal(50, 7, size=(200, 2))
+    scale = TargetScale.of(y)
+    back = scale.outputs(scale.standardised(y), heteroscedastic=False)
+    np.testing.assert_allclose(back, y, rtol=1e-5)
+    both = scale.outputs(torch.zeros(1, 4), heteroscedastic=True)
+    np.testing.assert_allclose(both[0, 2:].exp().sqrt(), y.std(0))
+    assert TargetScale.of(np.full((4, 1), 3.0)).scale.tolist() == [1.0]

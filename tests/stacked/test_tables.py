@@ -1,0 +1,185 @@
+"""Recipes: nothing outside the table is looked at, and nothing is judged by rows it has seen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bayesdrop.errors import Diverged
+from bayesdrop.stacked import Candidate, Mixture, Recipe, Settings, Table, draw_outputs, fit_tables
+from bayesdrop.stacked.grow import grow
+from bayesdrop.stacked.loop import PRIOR_RATE, PRIOR_SHAPE
+from bayesdrop.stacked.noise_step import with_final_m_step
+from bayesdrop.stacked.presets import PRESETS, preset_recipe
+from bayesdrop.stacked.table_fit import TableFit
+
+
+def table(rows: int = 60, seed: int = 0, **options: Any) -> Table:
+    source = np.random.default_rng(seed)
+    x = source.normal(size=(rows, 2))
+    y = 30 + 5 * (np.sin(2 * x[:, :1]) + 0.2 * source.normal(size=(rows, 1)))
+    return Table(x, y, seed=seed, **options)
+
+
+def candidate(p: float = 0.05, bins: int = 0, **options: Any) -> Candidate:
+    return Candidate(Settings(**{"hidden": (8,), "epochs": 5, "batch_size": 16, "p": p, **options}), bins)
+
+
+def recipe(*candidates: Candidate, **options: Any) -> Recipe:
+    return Recipe(
+        candidates or (candidate(), candidate(0.5)), **{"folds": 5, "parts": 2, "num_draws": 20, **options}
+    )
+
+
+def assert_same(first: Mixture, second: Mixture) -> None:
+    x = np.random.default_rng(9).normal(size=(7, 2))
+    torch.testing.assert_close(first.draws(x), second.draws(x), rtol=1e-3, atol=1e-3)
+    assert [row["picked"] for row in first.search] == [row["picked"] for row in second.search]
+
+
+def test_tables_that_are_fitted_together_are_as_if_alone() -> None:
+    tables = [table(60, 0), table(45, 1), table(60, 2)]
+    way = recipe(blocks=3)
+    together = fit_tables(tables, way)
+    for one, alone in zip(together, (fit_tables([one], way)[0] for one in tables), strict=True):
+        assert_same(one, alone)
+
+
+def test_every_network_is_judged_by_rows_it_has_not_seen() -> None:
+    found = fit_tables([table(60)], recipe(parts=5, blocks=3))[0]
+    assert len(found.components) == 15
+    seen = torch.zeros(60)
+    for component in found.components:
+        assert component.held is not None
+        assert component.network.num_data == 60 - len(component.held)
+        seen[component.held] += 1
+    # Each block holds every row out once.
+    assert (seen == 3).all()
+    assert sum(row["picked"] for row in found.search) == 3
+
+
+def test_a_refit_sees_all_rows_and_keeps_the_noise_that_was_found() -> None:
+    way = recipe(candidate(noise="fixed"), parts=1, holdout="last", refit=True, restarts=2)
+    found = fit_tables([table(60)], way)[0]
+    assert [one.network.num_data for one in found.components] == [60, 60]
+    shift = found.search[0]["shift"]
+    level = found.components[0].network.log_noise_std
+    scale = fit_tables([table(60)], replace(way, calibrate=False))[0].components[0].network.log_noise_std
+    assert level is not None
+    assert scale is not None
+    assert math.isclose(float(level - scale), 0.5 * shift, abs_tol=1e-5)
+
+
+def test_a_precision_of_the_grid_is_chosen_and_used() -> None:
+    grid = (1e-4, 0.04, 100.0)
+    way = recipe(candidate(noise="fixed", epochs=40), parts=1, holdout="last", refit=True, precisions=grid)
+    found = fit_tables([table(120)], way)[0]
+    assert found.search[0]["precision"] == 0.04
+    prediction = found.predict(np.zeros((1, 2)))
+    assert math.isclose(float(prediction.aleatoric), 1 / 0.04, rel_tol=1e-5)
+
+
+def test_no_search_is_a_plain_fit() -> None:
+    found = fit_tables([table(30)], recipe(candidate(bins=3), parts=0, restarts=3))[0]
+    assert len(found.components) == 3
+    assert list(found.encoders) == [3]
+    assert found.search[0]["log_likelihood"] is None
+
+
+def fit_with_scores(scores: list[list[float]], blocks: int) -> list[int]:
+    fit = TableFit(
+        table(len(scores[0])), recipe(*[candidate(0.1 + 0.01 * i) for i in range(len(scores))], blocks=blocks)
+    )
+    fit.scores = {place: torch.tensor(values) for place, values in enumerate(scores)}
+    return fit.picks()
+
+
+def test_blocks_are_picked_to_complement_each_other() -> None:
+    # Two that know half of the rows each beat one that is fair at all of them.
+    scores = [[0.0, -9.0, 0.0, -9.0], [-9.0, 0.0, -9.0, 0.0], [-4.0, -4.0, -4.0, -4.0]]
+    assert sorted(fit_with_scores(scores, 3)[1:]) == [0, 1]
+    assert fit_with_scores(scores, 1) == [2]
+    assert fit_with_scores([[-1.0, math.nan], [-0.5, math.nan]], 1) == [1]
+
+
+def test_networks_that_diverge_are_left_out() -> None:
+    wild = candidate(lr=1e30, schedule="constant", check_every=1)
+    found = fit_tables([table(60)], recipe(wild, candidate(), blocks=2))[0]
+    assert [row["picked"] for row in found.search] == [0, 2]
+    with pytest.raises(Diverged, match="every network diverged"):
+        fit_tables([table(60)], recipe(wild))
+
+
+def test_a_mixture_grows_with_its_table() -> None:
+    whole = table(90)
+    first = replace(whole, x=whole.x[:60], y=whole.y[:60])
+    found = fit_tables([first], recipe(candidate(epochs=20), blocks=2))[0]
+    grown = grow(found, whole, 60)
+    for old, new in zip(found.components, grown.components, strict=True):
+        assert old.held is not None
+        assert new.held is not None
+        assert set(old.held.tolist()) <= set(new.held.tolist())
+        assert new.network.num_data == 90 - len(new.held)
+        assert new.network.settings == old.network.settings
+    with pytest.raises(ValueError, match="there must be new rows"):
+        grow(found, first, 60)
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+@pytest.mark.parametrize("shape", [(2, 1), (300, 6), (10_000, 16), (500_000, 90)])
+def test_every_preset_has_a_recipe_for_every_size(name: str, shape: tuple[int, int]) -> None:
+    way = preset_recipe(name, *shape)
+    assert way.parts <= way.folds
+    for one in way.candidates:
+        assert (1 + one.bins) * shape[1] <= 700
+        steps = one.settings.epochs * -(-shape[0] // one.settings.batch_size)
+        assert name in ("gal2018", "two-layers", "gal2016") or steps < 12_000
+
+
+def test_the_papers_settings_are_theirs() -> None:
+    paper = preset_recipe("gal2016", 455, 13, p=0.05, precision=0.159708).candidates[0].settings
+    assert (paper.hidden, paper.epochs, paper.lr, paper.schedule) == ((50,), 400, 1e-3, "constant")
+    assert (paper.p, paper.input_p, paper.length_scale, paper.batch_size) == (0.05, 0.05, 1e-2, 128)
+    assert math.isclose(paper.noise_std**-2, 0.159708)
+    assert preset_recipe("gal2016", 41_157, 9).candidates[0].settings.hidden == (100,)
+    grid = preset_recipe("gal2018", 455, 13, precisions=(0.1, 0.15, 0.2))
+    assert [one.settings.p for one in grid.candidates] == [0.005, 0.01, 0.05, 0.1]
+    assert (grid.holdout, grid.folds, grid.refit, grid.precisions) == ("last", 5, True, (0.1, 0.15, 0.2))
+    assert preset_recipe("two-layers", 455, 13).candidates[0].settings.hidden == (50, 50)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"parts": 6}, "`parts` must be from 0 to folds"),
+        ({"parts": 0}, "at least 1 with something to choose"),
+        ({"folds": 1, "parts": 1}, "`folds` must be at least 2"),
+        ({"holdout": "last"}, "`parts` must be 1"),
+        ({"precisions": (1.0,)}, "noise='fixed'"),
+        ({"blocks": 0}, "`blocks` must be at least 1"),
+    ],
+)
+def test_recipes_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        recipe(**options)
+    with pytest.raises(ValueError, match="one of 'default'"):
+        preset_recipe("best", 10, 2)
+
+
+def test_the_last_m_step_is_the_mode_of_the_noise() -> None:
+    whole = table(80)
+    way = recipe(candidate(noise="map", epochs=10), parts=0, calibrate=False)
+    found = with_final_m_step(fit_tables([whole], way)[0], whole, num_draws=50)
+    network = found.components[0].network
+    assert found.target is not None
+    y = found.target.standardised(whole.y)
+    outputs = torch.cat(list(draw_outputs(network, found.encoders[0](whole.x), num_draws=50)))
+    error = float((outputs - y).square().sum()) / 50
+    assert network.log_noise_std is not None
+    expected = (40 + PRIOR_SHAPE - 1) / (error / 2 + PRIOR_RATE)
+    assert math.isclose(float((-2 * network.log_noise_std).exp()), expected, rel_tol=1e-4)

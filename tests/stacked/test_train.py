@@ -1,0 +1,247 @@
+"""Networks of a stack are what they would be alone, and what plain PyTorch makes of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import bayesdrop as bd
+from bayesdrop.stacked import Job, Settings, Trained, draw_outputs, export, likelihood_of, score, train
+from bayesdrop.stacked.loop import PRIOR_RATE, PRIOR_SHAPE, train_stack
+from bayesdrop.stacked.network import noise_shapes
+from bayesdrop.stacked.optimise import learning_rates
+from bayesdrop.stacked.streams import NoiseStreams, RowStream
+from bayesdrop.stacked.train import plan_stacks
+
+METHODS = ("bernoulli", "concrete", "learnable", "gaussian", "dropconnect")
+
+
+def table(rows: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    source = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, 3, generator=source, dtype=torch.float64)
+    y = torch.sin(x[:, :1]) + 0.3 * torch.randn(rows, 1, generator=source, dtype=torch.float64)
+    return x.to(dtype), y.to(dtype)
+
+
+def settings(**options: Any) -> Settings:
+    return Settings(**{"hidden": (7, 5), "batch_size": 16, "epochs": 6, "p": 0.1, "input_p": 0.05, **options})
+
+
+def assert_same(first: Trained, second: Trained, tolerance: float = 1e-8) -> None:
+    for one, other in zip(
+        [*first.weights, *first.biases, *first.p], [*second.weights, *second.biases, *second.p], strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+    if first.log_noise_std is not None and second.log_noise_std is not None:
+        torch.testing.assert_close(first.log_noise_std, second.log_noise_std, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("noise", ["fixed", "map", "learned", "heteroscedastic"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_network_does_not_depend_on_its_neighbours(method: str, noise: str) -> None:
+    x, y = table(50)
+    other_x, other_y = table(33, seed=1)
+    one = settings(method=method, noise=noise, check_every=2)
+    jobs = [
+        Job(other_x, other_y, replace(one, p=0.3, lr=3e-3, epochs=3), seed=1),
+        Job(x, y, one, seed=7),
+        Job(other_x, other_y, replace(one, length_scale=1.0, schedule="constant"), seed=7),
+        Job(x, y, replace(one, clip_norm=0.5), seed=2, rows=torch.arange(0, 50, 2)),
+    ]
+    together = train_stack(jobs)
+    for place in (0, 1, 2):
+        assert_same(together[place], train_stack([jobs[place]])[0])
+    assert together[1].history["epoch"] == [2, 4, 6]
+
+
+def test_the_order_of_jobs_and_the_number_of_processes_change_nothing() -> None:
+    x, y = table(60, dtype=torch.float32)
+    jobs = [Job(x, y, settings(hidden=hidden), seed=seed) for hidden in ((7, 5), (4,)) for seed in range(3)]
+    here = train(jobs)
+    there = train(jobs[::-1], processes=2)[::-1]
+    for one, other in zip(here, there, strict=True):
+        assert_same(one, other, 1e-4)
+    assert [one.seed for one in here] == [0, 1, 2, 0, 1, 2]
+
+
+def test_training_is_adam_on_the_negative_elbo(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = table(40)
+    one = settings(p=0.2, length_scale=0.8, noise="learned", epochs=4)
+    found = train_stack([Job(x, y, one, seed=3)])[0]
+    # The first weights, without a step: a learning rate of next to nothing.
+    start = train_stack([Job(x, y, replace(one, lr=1e-300, epochs=1), seed=3)])[0]
+    model = export(start).train()
+    objective = bd.NegativeELBO(likelihood_of(start), num_data=40).double()
+    optimizer = torch.optim.Adam([*model.parameters(), *objective.parameters()], lr=1.0)
+    rows = RowStream(3, np.arange(40))
+    noise = NoiseStreams([3], noise_shapes(one, start.widths), normal=False)
+    total = 4 * 3
+    for step in range(total):
+        noise.make(1)
+        for layer, p, words in zip(model[::2], one.rates, noise.of_step(0), strict=True):
+            assert words is not None
+            keep = (words[0] >= round(p * 2**16) - 2**15).double() / (1 - p)
+            monkeypatch.setattr(layer, "noise_for", lambda *_args, value=keep: value)
+        batch = torch.from_numpy(rows.take(16))
+        optimizer.param_groups[0]["lr"] = float(learning_rates(one, step, 1, total)[0])
+        optimizer.zero_grad()
+        objective(model, x[batch], y[batch]).loss.backward()
+        optimizer.step()
+    for layer, weight, bias in zip(model[::2], found.weights, found.biases, strict=True):
+        torch.testing.assert_close(layer.layer.weight.detach(), weight.T, rtol=1e-7, atol=1e-8)
+        torch.testing.assert_close(layer.layer.bias.detach(), bias, rtol=1e-7, atol=1e-8)
+    assert found.log_noise_std is not None
+    expected = objective.likelihood.log_noise_std.detach().reshape(-1)
+    torch.testing.assert_close(found.log_noise_std, expected, rtol=1e-7, atol=1e-7)
+
+
+def test_one_cycle_is_that_of_torch() -> None:
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=50)
+    expected = []
+    for _ in range(50):
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    found = learning_rates(settings(lr=0.02), 0, 50, 50)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_exported_network_draws_the_same_functions(method: str) -> None:
+    x, y = table(40, dtype=torch.float32)
+    network = train([Job(x, y, settings(method=method, per_unit=method == "learnable"), seed=1)])[0]
+    draws = torch.cat(list(draw_outputs(network, x, num_draws=9, seed=4)))
+    prediction = bd.predict(export(network), x, num_draws=9, seed=4, likelihood=likelihood_of(network))
+    torch.testing.assert_close(draws, prediction.draws, rtol=1e-4, atol=1e-5)
+    scores = score([network], x, y, num_draws=9, seed=4)
+    torch.testing.assert_close(scores.log_prob, prediction.log_prob(y), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(scores.mean, prediction.mean, rtol=1e-4, atol=1e-5)
+
+
+def test_the_exported_network_has_its_prior_and_can_be_saved(tmp_path: Path) -> None:
+    x, y = table(40, dtype=torch.float32)
+    one = settings(method="concrete", input_p=0.0, noise="map", scale_by_fan_in=True, length_scale=0.5)
+    network = train([Job(x, y, one, seed=1)])[0]
+    model = export(network)
+    assert math.isclose(float(bd.total_kl(model).detach()) / 40, network.history["kl"][-1], rel_tol=1e-4)
+    bd.save(model, tmp_path / "one.safetensors")
+    loaded = bd.load(tmp_path / "one.safetensors")
+    torch.testing.assert_close(loaded(x), model(x))
+    assert set(bd.rates(model)) == {"0", "2", "4"}
+    assert float(bd.rates(model)["0"]) == 0.0
+
+
+def test_classes_are_learned() -> None:
+    x, _ = table(200, dtype=torch.float32)
+    labels = (x[:, 0] > 0).long() + (x[:, 1] > 0.5).long()
+    network = train([Job(x, labels, settings(noise="classes", epochs=60), seed=0)])[0]
+    scores = score([network], x, labels, num_draws=20)
+    assert float((scores.mean.argmax(1) == labels).float().mean()) > 0.9
+    assert network.widths[-1] == 3
+    torch.testing.assert_close(scores.mean.sum(1), torch.ones(200))
+
+
+def test_the_map_noise_is_the_mode_of_its_posterior() -> None:
+    x, y = table(48)
+    # Nothing moves and nothing is dropped, so that the squared error of an epoch is known.
+    one = settings(noise="map", p=0.0, input_p=0.0, lr=1e-300, epochs=1)
+    network = train_stack([Job(x, y, one, seed=0)])[0]
+    error = float((export(network)(x) - y).square().sum().detach())
+    precision = (48 / 2 + PRIOR_SHAPE - 1) / (error / 2 + PRIOR_RATE)
+    assert network.log_noise_std is not None
+    assert math.isclose(float(network.log_noise_std[0]), -0.5 * math.log(precision), rel_tol=1e-9)
+
+
+def test_patience_stops_a_network_and_puts_the_best_weights_back() -> None:
+    x, y = table(30, dtype=torch.float32)
+    held = torch.arange(20, 30)
+    one = settings(epochs=400, lr=0.05, schedule="constant", patience=3, check_every=5, p=0.0, input_p=0.0)
+    long = replace(one, patience=80)
+    stopped, whole = train_stack(
+        [Job(x, y, way, seed=0, rows=torch.arange(20), validation=held) for way in (one, long)]
+    )
+    assert stopped.history["epoch"][-1] < whole.history["epoch"][-1] == 400
+    for network in (stopped, whole):
+        trace = network.history["validation"]
+        assert network.best_epoch == network.history["epoch"][int(np.argmax(trace))]
+        found = float(score([network], x[held], y[held], num_draws=1).log_prob.mean())
+        assert math.isclose(found, max(trace), rel_tol=1e-4, abs_tol=1e-4)
+
+
+def test_a_network_that_diverges_says_so_and_leaves_the_others_alone() -> None:
+    x, y = table(40, dtype=torch.float32)
+    wild = settings(lr=1e30, schedule="constant", epochs=4, check_every=1)
+    found = train_stack([Job(x, y, wild, seed=0), Job(x, y, settings(), seed=1)])
+    assert [network.diverged for network in found] == [True, False]
+    assert all(torch.isfinite(weight).all() for weight in found[1].weights)
+
+
+def test_weights_count_rows() -> None:
+    x, y = table(40)
+    weight = torch.zeros(40, dtype=torch.float64)
+    weight[:20] = 3.0
+    one = settings(p=0.0, input_p=0.0, epochs=300, batch_size=40, noise="fixed", hidden=(), length_scale=1e-6)
+    network = train_stack([Job(x, y, replace(one, lr=0.05), seed=0, weight=weight)])[0]
+    design = torch.cat([x[:20], torch.ones(20, 1, dtype=torch.float64)], 1)
+    exact = torch.linalg.lstsq(design, y[:20]).solution
+    torch.testing.assert_close(
+        torch.cat([network.weights[0], network.biases[0][None]]), exact, rtol=1e-3, atol=1e-3
+    )
+
+
+def test_stacks_hold_networks_of_one_shape_and_cover_all_jobs() -> None:
+    x, y = table(20, dtype=torch.float32)
+    jobs = [Job(x, y, settings(hidden=(width,)), seed=0) for width in (3, 4, 3, 4, 3)]
+    stacks = plan_stacks(jobs)
+    assert sorted(place for stack in stacks for place in stack) == list(range(5))
+    assert {tuple(sorted(stack)) for stack in stacks} == {(0, 2, 4), (1, 3)}
+    assert len(plan_stacks(jobs[::2], at_least=2)) == 2
+
+
+def test_every_row_is_seen_once_before_any_is_seen_again() -> None:
+    stream = RowStream(0, np.arange(10))
+    seen = stream.take(25)
+    assert sorted(seen[:10]) == sorted(seen[10:20]) == list(range(10))
+    again = RowStream(0, np.arange(10))
+    np.testing.assert_array_equal(np.concatenate([again.take(7), again.take(18)]), seen)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden": (0,)}, "`hidden` must be positive ints"),
+        ({"p": 1.0}, "must be in \\[0, 1\\)"),
+        ({"p": (0.1,)}, "one per hidden layer \\(2\\)"),
+        ({"method": "dropblock"}, "`method` must be 'bernoulli'"),
+        ({"lr": 0.0}, "`lr` must be a positive number"),
+        ({"epochs": 0}, "`epochs` must be a positive int"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        settings(**change)
+
+
+def test_data_that_make_no_sense_are_refused() -> None:
+    x, y = table(10)
+    with pytest.raises(ValueError, match="`x` must be finite"):
+        Job(x * math.nan, y, settings())
+    with pytest.raises(ValueError, match="`y` must be 10 rows"):
+        Job(x, y[:5], settings())
+    with pytest.raises(ValueError, match="int64 labels"):
+        Job(x, y, settings(noise="classes"))
+    with pytest.raises(ValueError, match="at least one row"):
+        Job(x, y, settings(), rows=torch.arange(0))
+    with pytest.raises(ValueError, match="without validation rows"):
+        Job(x, y, settings(patience=2))
+    with pytest.raises(TypeError, match="`jobs` must be Jobs"):
+        train([(x, y)])  # type: ignore[list-item]

@@ -1,0 +1,358 @@
+"""`bayesdrop fit`, `predict`, `evaluate`: what they write, what they say, how they refuse."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+from bayesdrop.cli import build_app, main
+from bayesdrop.tables import load_table_model
+
+SMALL = ("--preset", "quick", "--hidden", "12", "--epochs", "8", "--draws", "20")
+
+
+def invoke(*arguments: str | Path) -> Any:
+    words = [str(argument) for argument in arguments]
+    return CliRunner().invoke(build_app(), words, env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def houses(rows: int = 240, seed: int = 0) -> Any:
+    source = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "size": source.uniform(30, 200, rows).round(1),
+            "town": source.choice(["Ahome", "Bford", "Cton"], rows),
+            "garden": source.random(rows) > 0.5,
+            "void": np.nan,
+        }
+    )
+    noise = source.normal(size=rows) * (5 + 0.1 * frame["size"])
+    frame["price"] = (2 * frame["size"] + 40 * (frame["town"] == "Ahome") + noise).round(2)
+    frame.loc[::11, "size"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables and a model of each task."""
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("tables")
+    frame = houses()
+    frame.to_csv(path / "houses.csv", index=False)
+    frame.to_parquet(path / "houses.parquet")
+    houses(60, seed=1).to_csv(path / "new.csv", index=False)
+    dear = frame.assign(price=np.where(frame["price"] > 240, "dear", "cheap"))
+    dear.to_csv(path / "classes.csv", index=False)
+    for source, model in (("houses.csv", "model"), ("classes.csv", "class-model")):
+        result = invoke("fit", path / source, "--target", "price", "-o", path / model, *SMALL)
+        assert result.exit_code == 0, result.output
+        (path / f"{model}.txt").write_text(result.stdout)
+    return path
+
+
+def test_fit_says_every_choice_and_writes_a_folder(folder: Path) -> None:
+    said = (folder / "model.txt").read_text()
+    for piece in (
+        "Target price: regression",
+        "void    left out: all cells are missing",
+        "size    numeric: ",
+        "missing cells are filled with",
+        "town    category: 3 categories",
+        "garden  boolean",
+        "36 rows are held out",
+        "Targets inside their interval",
+        "RMSE of those that stay",
+    ):
+        assert piece in said
+    names = {"table.json", "schema.json", "model.safetensors", "held-out.safetensors", "report.html"}
+    assert {path.name for path in (folder / "model").iterdir()} == names
+    assert "classification, it is text" in (folder / "class-model.txt").read_text()
+    about = json.loads((folder / "model" / "table.json").read_text())["about"]
+    assert (about["rows_fitted"], about["rows_held_out"], about["refitted_to_all_rows"]) == (204, 36, False)
+
+
+@pytest.mark.parametrize("model", ["model", "class-model"])
+def test_the_report_holds_everything_itself(model: str, folder: Path) -> None:
+    page = (folder / model / "report.html").read_text()
+    for title in (
+        "Measures",
+        "Rows for a person",
+        "Worst-calibrated slices",
+        "Most uncertain rows",
+        "Columns",
+    ):
+        assert f"<h2>{title}</h2>" in page
+    assert "Drop rates" in page
+    pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
+    assert len(pictures) == 3
+    assert all(base64.b64decode(data).startswith(b"\x89PNG") for data in pictures)
+    assert not re.search(r"https?://|<script|<link", page)
+
+
+def test_predict_adds_columns_and_changes_nothing_else(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "scored.csv"
+    result = invoke("predict", folder / "model", folder / "new.csv", "-o", output)
+    assert result.exit_code == 0, result.output
+    assert "60 rows scored" in result.stdout
+    assert list(tmp_path.iterdir()) == [output]
+    given = pd.read_csv(folder / "new.csv", dtype=str, na_filter=False)
+    scored = pd.read_csv(output, dtype=str, na_filter=False)
+    pd.testing.assert_frame_equal(scored[given.columns], given)
+    numbers = pd.read_csv(output)
+    assert list(numbers.columns[-7:]) == ["mean", "std", "epistemic", "aleatoric", "lower", "upper", "defer"]
+    np.testing.assert_allclose(numbers["std"] ** 2, numbers["epistemic"] + numbers["aleatoric"])
+    np.testing.assert_allclose((numbers["lower"] + numbers["upper"]) / 2, numbers["mean"])
+    threshold = load_table_model(folder / "model").deferral().threshold
+    assert (numbers["defer"] == (numbers["std"] > threshold)).all()
+
+
+def test_chunks_and_formats_give_the_same_numbers(folder: Path, tmp_path: Path) -> None:
+    names = ["mean", "std", "lower", "upper"]
+    tables = []
+    for source, target, rows in (
+        ("houses.csv", "a.csv", 1000),
+        ("houses.csv", "b.parquet", 37),
+        ("houses.parquet", "c.parquet", 100),
+    ):
+        arguments = ("-o", tmp_path / target, "--chunk-rows", rows, "-q")
+        result = invoke("predict", folder / "model", folder / source, *arguments)
+        assert result.stdout.strip() == str((tmp_path / target).resolve())
+        read = pd.read_csv if target.endswith("csv") else pd.read_parquet
+        tables.append(read(tmp_path / target))
+    for table in tables[1:]:
+        np.testing.assert_allclose(table[names].astype(float), tables[0][names], rtol=1e-5)
+    typed = parquet.read_table(folder / "houses.parquet")
+    assert parquet.read_table(tmp_path / "c.parquet").select(typed.column_names).equals(typed)
+
+
+def test_classes_have_probabilities_that_sum_to_one(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "scored.csv"
+    result = invoke(
+        "predict", folder / "class-model", folder / "classes.csv", "-o", output, "--defer-share", "0.2"
+    )
+    assert result.exit_code == 0, result.output
+    scored = pd.read_csv(output)
+    np.testing.assert_allclose(scored["p_cheap"] + scored["p_dear"], 1)
+    assert (scored["label"] == np.where(scored["p_dear"] > 0.5, "dear", "cheap")).all()
+    assert (scored["entropy"] >= scored["mutual_information"]).all()
+    assert 0 < scored["defer"].mean() < 0.6
+    assert scored.loc[scored["defer"], "entropy"].min() > scored.loc[~scored["defer"], "entropy"].max()
+
+
+def test_a_higher_level_gives_wider_intervals(folder: Path, tmp_path: Path) -> None:
+    widths = []
+    for level in ("0.5", "0.8", "0.999"):
+        output = tmp_path / f"{level}.csv"
+        assert (
+            invoke("predict", folder / "model", folder / "new.csv", "-o", output, "--level", level).exit_code
+            == 0
+        )
+        scored = pd.read_csv(output)
+        widths.append((scored["upper"] - scored["lower"]).mean())
+    assert widths[0] < widths[1] < widths[2] < np.inf
+
+
+def test_unseen_categories_are_said_and_deferred(folder: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(folder / "new.csv").assign(note="passed through")
+    frame.loc[3, "town"] = "Zville"
+    frame.drop(columns=["price", "void"]).to_csv(tmp_path / "in.csv", index=False)
+    result = invoke("predict", folder / "model", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
+    assert result.exit_code == 0, result.output
+    assert "Column town: 1 cells hold a category that is new" in result.stdout
+    assert "passed through: note" in result.stdout
+    assert pd.read_csv(tmp_path / "out.csv")["defer"][3]
+
+
+def test_evaluate_measures_and_reports(folder: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    result = invoke("evaluate", folder / "model", folder / "new.csv", "--json", "--report", report)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    scored = tmp_path / "scored.csv"
+    invoke("predict", folder / "model", folder / "new.csv", "-o", scored)
+    table = pd.read_csv(scored)
+    assert found["rmse"] == pytest.approx(np.sqrt(((table["mean"] - table["price"]) ** 2).mean()))
+    inside = (table["lower"] <= table["price"]) & (table["price"] <= table["upper"])
+    assert found["coverage"] == pytest.approx(inside.mean())
+    assert found["deferral"]["deferred"] == table["defer"].sum()
+    assert "<h2>Measures</h2>" in report.read_text()
+    shown = invoke("evaluate", folder / "class-model", folder / "classes.csv")
+    assert "Accuracy" in shown.stdout
+    again = invoke("evaluate", folder / "model", folder / "new.csv", "--report", report)
+    assert (again.exit_code, "--force" in again.stderr) == (2, True)
+
+
+def test_a_refit_learns_from_all_rows_and_says_so(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "model"
+    result = invoke(
+        "fit", folder / "houses.csv", "-t", "price", "-o", output, *SMALL, "--refit", "--method", "concrete"
+    )
+    assert result.exit_code == 0, result.output
+    assert "to all rows" in result.stdout
+    report = (output / "report.html").read_text()
+    assert "fitted once more, to all rows" in report
+    assert "These rates were learned." in report
+    assert load_table_model(output).about["refitted_to_all_rows"]
+
+
+def test_nothing_is_overwritten_without_force(folder: Path, tmp_path: Path) -> None:
+    taken = tmp_path / "scored.csv"
+    taken.write_text("mine")
+    result = invoke("predict", folder / "model", folder / "new.csv", "-o", taken)
+    assert (result.exit_code, taken.read_text()) == (2, "mine")
+    assert "--force" in result.stderr
+    assert invoke("predict", folder / "model", folder / "new.csv", "-o", taken, "--force").exit_code == 0
+    assert taken.read_text().startswith("size,")
+    model = tmp_path / "model"
+    shutil.copytree(folder / "model", model)
+    before = (model / "table.json").read_bytes()
+    result = invoke("fit", folder / "houses.csv", "-t", "price", "-o", model, *SMALL)
+    assert (result.exit_code, (model / "table.json").read_bytes()) == (2, before)
+    (model / "notes.txt").write_text("mine")
+    result = invoke("fit", folder / "houses.csv", "-t", "price", "-o", model, *SMALL, "--force")
+    assert result.exit_code == 2
+    assert "notes.txt" in result.stderr
+    (model / "notes.txt").unlink()
+    result = invoke(
+        "fit", folder / "houses.csv", "-t", "price", "-o", model, *SMALL, "--force", "--seed", "1", "-q"
+    )
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{(model / 'report.html').resolve()}\n"
+    assert (model / "table.json").read_bytes() != before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "scored.csv"]
+
+
+BAD_TABLES = {
+    "no target": (lambda f: f.drop(columns="price"), "there is no column 'price'"),
+    "empty target": (lambda f: f.assign(price=""), "at least 10 rows with a target; got 0 of 240"),
+    "constant target": (lambda f: f.assign(price=3), "must vary"),
+    "no rows": (lambda f: f.iloc[:0], "at least 10 rows with a target; got 0"),
+    "one row": (lambda f: f.iloc[:1], "at least 10 rows with a target; got 1"),
+    "void columns": (lambda f: f[["void", "price"]], "all cells are missing"),
+    "text in numbers": (
+        lambda f: f.assign(size=[*f["size"][:-1], "big"]),
+        "is numbers but for 'big' in row 240",
+    ),
+    "twice a name": (lambda f: f.set_axis(["size", "size", "garden", "void", "price"], axis=1), "'size'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_a_table_that_cannot_be_fitted_is_refused(name: str, tmp_path: Path) -> None:
+    change, sentence = BAD_TABLES[name]
+    change(houses()).to_csv(tmp_path / "bad.csv", index=False)
+    result = invoke("fit", tmp_path / "bad.csv", "--target", "price", "-o", tmp_path / "model", *SMALL)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda f: f.drop(columns=["size", "town"]), "columns 'size', 'town' must be there"),
+        (lambda f: f.rename(columns={"size": "Size"}), "column 'Size' it does not know"),
+        (lambda f: f.assign(size="big"), "column 'size' must be numbers; got 'big' in row 1"),
+        (lambda f: f.assign(garden="maybe"), "column 'garden' must be true or false"),
+        (lambda f: f.assign(mean=1), "--prefix"),
+    ],
+)
+def test_a_table_that_does_not_match_is_refused(
+    change: Any, sentence: str, folder: Path, tmp_path: Path
+) -> None:
+    change(houses(30)).to_csv(tmp_path / "in.csv", index=False)
+    result = invoke("predict", folder / "model", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_bad_cell_far_down_leaves_no_half_file(folder: Path, tmp_path: Path) -> None:
+    frame = houses(60).astype({"size": object})
+    frame.loc[55, "size"] = "big"
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    for name in ("out.csv", "out.parquet"):
+        arguments = ("-o", tmp_path / name, "--chunk-rows", 10)
+        result = invoke("predict", folder / "model", tmp_path / "in.csv", *arguments)
+        assert result.exit_code == 2
+        assert "row 56" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_table_without_rows_is_scored_to_one_without_rows(folder: Path, tmp_path: Path) -> None:
+    houses(30).iloc[:0].to_csv(tmp_path / "in.csv", index=False)
+    result = invoke("predict", folder / "model", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
+    assert result.exit_code == 0, result.output
+    assert pd.read_csv(tmp_path / "out.csv").shape == (0, 12)
+    result = invoke("evaluate", folder / "model", tmp_path / "in.csv")
+    assert (result.exit_code, "must have a row" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["table.json", "schema.json", "model.safetensors", "held-out.safetensors"])
+def test_a_folder_that_is_not_whole_is_refused(name: str, folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(folder / "model", model)
+    whole = (model / name).read_bytes()
+    for change, word in (
+        (lambda: (model / name).write_bytes(whole[:-20]), "damaged"),
+        ((model / name).unlink, "missing"),
+    ):
+        change()
+        result = invoke("predict", model, folder / "new.csv", "-o", tmp_path / "out.csv")
+        assert result.exit_code == 2
+        assert word in result.stderr
+        assert name in result.stderr
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--task", "ranking"), "auto, regression or classification"),
+        (("--held-out", "1.5"), "held_out"),
+        (("--level", "95"), "level"),
+        (("--defer-share", "0.1", "--defer-error", "3"), "not both"),
+        (("--defer-by", "entropy"), "one of std"),
+        (("--hidden", "wide"), "--hidden"),
+        (("--method", "magic"), "magic"),
+        (("--ignore", "rooms"), "there is no column 'rooms'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    arguments: tuple[str, ...], sentence: str, folder: Path, tmp_path: Path
+) -> None:
+    result = invoke("fit", folder / "houses.csv", "-t", "price", "-o", tmp_path / "model", *SMALL, *arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_folders_are_not_models(folder: Path, tmp_path: Path) -> None:
+    for place, sentence in ((tmp_path / "none", "does not exist"), (tmp_path, "table.json is missing")):
+        result = invoke("predict", place, folder / "new.csv", "-o", tmp_path / "out.csv")
+        assert (result.exit_code, sentence in result.stderr) == (2, True)
+
+
+def test_a_missing_extra_is_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    words = ["bayesdrop", "fit", str(folder / "houses.csv"), "-t", "price", "-o", str(tmp_path / "model")]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert "pip install 'bayesdrop[plot]'" in capsys.readouterr().err
