@@ -124,10 +124,10 @@ def test_the_network_of_the_digits_has_learned_rates_and_a_prior_by_fan_in() -> 
 
 def test_a_network_that_serves_two_figures_is_trained_once() -> None:
     plan = Plan.of(load_experiment("gal2017-mnist").config())
-    assert plan.sizes[50_000] == plan.widths[512]
+    assert plan.sizes[50_000] == plan.main
     assert plan.scales[1e-2] == plan.widths[128]
     paths = {PieceCache("any", folder="nowhere").path(key) for key in plan.keys}
-    # 5 + 4 + 6 in the scans, of which two are two figures', one for the accuracy, and one with fixed rates.
+    # 4 + 4 + 6 in the scans, of which one is two figures', one for the accuracy, and one with fixed rates.
     assert len(paths) == 15
     assert all(key["num_data"] == size for size, keys in plan.sizes.items() for key in keys)
 

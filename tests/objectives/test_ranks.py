@@ -16,7 +16,7 @@ import bayesdrop as bd
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank = dist.get_rank()
-REPEATS = 400
+REPEATS = 120
 
 
 def moments(model, objective, x, y, seed):

@@ -28,7 +28,7 @@ def test_log_densities_are_those_of_scipy() -> None:
     errors, log_variance = torch.randn(20, dtype=torch.float64), torch.randn(20, dtype=torch.float64)
     one = part(errors, log_variance)
     change = Calibration(shift=0.3, slope=0.5, dof=4.0)
-    scale = np.exp(0.5 * (0.5 * log_variance + 0.3))
+    scale = np.exp(0.5 * (0.5 * log_variance.numpy() + 0.3))
     expected = scipy.stats.t.logpdf(errors, 4, 0, scale)
     np.testing.assert_allclose(one.log_prob(change), expected, rtol=1e-10)
     normal = scipy.stats.norm.logpdf(errors, 0, scale)

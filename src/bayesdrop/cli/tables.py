@@ -279,6 +279,8 @@ def _plain_errors() -> Iterator[None]:
     """Say what is wrong in a sentence and exit with 2; nothing has been written by then."""
     try:
         yield
+    except BrokenPipeError:  # whoever read what is printed has gone: no fault of the table
+        raise
     except (ValueError, TypeError, OSError, Diverged) as error:
         print(f"Error: {error}", file=sys.stderr)
         raise SystemExit(2) from error

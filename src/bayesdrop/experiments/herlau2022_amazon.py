@@ -1,4 +1,4 @@
-"""Herlau, Morup & Schmidt, fig. 2: sign classifiers of Amazon reviews, with and without dropout."""
+"""Herlau, Morup & Schmidt (2022), fig. 2: sign classifiers of Amazon reviews, with and without dropout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Herlau, Morup & Schmidt, fig. 1(a): coefficients of dropout, ridge and lasso as they shrink."""
+"""Herlau, Morup & Schmidt (2022), fig. 1(a): coefficients of dropout, ridge and lasso as they shrink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Herlau, Morup & Schmidt, fig. 1(b): ridge regression and dropout where the model is wrong."""
+"""Herlau, Morup & Schmidt (2022), fig. 1(b): ridge regression and dropout where the model is wrong."""
 
 from __future__ import annotations
 

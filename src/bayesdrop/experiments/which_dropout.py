@@ -1,4 +1,4 @@
-"""Every posterior of this library on the same tables: which dropout should one use?
+"""Which dropout? Every posterior of this library on the same 3 UCI tables.
 
 A network of two hidden layers of 50 units is trained in the same way with each kind of dropout on UCI
 regression sets, noise learned with the weights. Kinds of masks that a Concrete layer may use in draws are

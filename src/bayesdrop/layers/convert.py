@@ -67,7 +67,7 @@ def convert(
       (1): ReLU()
       (2): Identity()
       (3): ConcreteDropout(
-        p=0.5, temperature=0.1, masks='relaxed'
+        p=0.5, temperature=0.1, masks='hard'
         (layer): Linear(in_features=8, out_features=1, bias=True)
       )
     )

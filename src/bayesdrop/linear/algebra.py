@@ -25,7 +25,7 @@ class Precision:
     The posterior of the weights is N(mu, sigma^2 Lambda^-1). With one f for all features this is
     lambda0 I + f (1 - f) diag(X'X) + (1 - f)^2 X'X.
 
-    Reference: Herlau, Morup & Schmidt, Eq. 14.
+    Reference: Herlau, Morup & Schmidt (2022), Eq. 14.
     """
 
     rows: Rows  #: X, weighted and centred

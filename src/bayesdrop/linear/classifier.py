@@ -27,8 +27,7 @@ class BayesianDropoutClassifier(ClassifierMixin, BaseEstimator):
     """Linear classification whose weights must do well while features are dropped.
 
         sign       regression on y = -1, 1 (`BayesianDropoutRegression`); the class is the prediction's sign
-        logistic   prior N(0, 1 / lambda0) times exp of the expected log-likelihood under dropout,
-                   E log sigmoid(y m); the posterior is Laplace's Gaussian at its mode
+        logistic   prior N(0, 1 / lambda0) times exp E log sigmoid(y m), by Laplace's Gaussian at the mode
 
     More than two classes: one against the rest.
 
@@ -47,7 +46,7 @@ class BayesianDropoutClassifier(ClassifierMixin, BaseEstimator):
         max_iter: most iterations of either; the solver's own default if None.
 
     Attributes: `classes_`, `coef_` ((1 - f) mu), `weights_` (mu), `intercept_`, `n_features_in_`.
-    Reference: Herlau, Morup & Schmidt, "Bayesian Dropout", Eq. 10, and section 2 for the sign classifier.
+    Reference: Herlau, Morup & Schmidt (2022), "Bayesian Dropout", Eq. 10 (rule) and fig. 2 (sign).
 
     >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [2.0, -1.0], [3.0, 0.0]])
     >>> BayesianDropoutClassifier(f=0.1).fit(X, ["no", "no", "yes", "yes"]).predict([[2.5, 0.0]])

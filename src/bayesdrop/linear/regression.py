@@ -57,7 +57,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
 
     Attributes: `weights_` (mu), `coef_` ((1 - f) mu), `intercept_`, `f_`, `lambda0_`, `solver_`, `n_iter_`,
     `sigma2_shape_`, `sigma2_scale_`, `log_evidence_`, `log_marginal_`, `n_features_in_`.
-    Reference: Herlau, Morup & Schmidt, "Bayesian Dropout", Eqs 11 to 14.
+    Reference: Herlau, Morup & Schmidt (2022), "Bayesian Dropout", Eqs 11 to 14.
 
     >>> X = np.array([[1.0, 100.0], [2.0, -300.0], [3.0, 200.0], [4.0, 0.0]])
     >>> model = BayesianDropoutRegression(f=0.1).fit(X, [1.0, 2.1, 2.9, 4.2])
@@ -215,8 +215,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
         """Predictive mean, and standard deviation if asked for.
 
             scaled      y* ~ Student t, mean b + (1 - f) x'mu: a whole row, by weights fitted to dropped ones
-            dropped     features of the new row are dropped too: the same mean, and variance
-                        f (1 - f) sum_d x_d^2 E[w_d^2] more
+            dropped     the new row is dropped too: same mean, f (1 - f) sum_d x_d^2 E[w_d^2] more variance
             undropped   y* ~ Student t, mean b + x'mu, without the factor
 
         With n degrees of freedom (n - 1 with an intercept) and squared scale

@@ -119,7 +119,7 @@ def dropout_log_posterior(
             deterministic and its gradient is its own.
 
     Returns: theta -> log p(theta) + constant, differentiable.
-    Reference: Herlau, Morup & Schmidt, "Bayesian Dropout", Eq. 10.
+    Reference: Herlau, Morup & Schmidt (2022), "Bayesian Dropout", Eq. 10.
 
     >>> log_posterior = dropout_log_posterior(
     ...     lambda w: -0.5 * w.square().sum(), lambda w: -0.5 * (1.0 - w.sum()) ** 2, DropPerturbation(0.5)

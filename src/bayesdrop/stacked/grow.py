@@ -42,7 +42,6 @@ def grow(
         raise ValueError(must("grow", "known", f"from 1 to {size - 1}: there must be new rows", known))
     inputs = {bins: encoder(table.x) for bins, encoder in mixture.encoders.items()}
     targets = torch.from_numpy(table.y) if mixture.target is None else mixture.target.standardised(table.y)
-    weight = None if table.weight is None else torch.from_numpy(table.weight)
     source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([table.seed, size])))
     jobs: list[Job] = []
     held: list[Tensor | None] = []
@@ -66,7 +65,7 @@ def grow(
                 settings,
                 seed=seed,
                 rows=rows,
-                weight=weight,
+                weight=table.weights,
                 classes=table.classes,
                 start=network,
                 name=network.name,

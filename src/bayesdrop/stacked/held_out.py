@@ -89,11 +89,9 @@ class HeldOut:
     noise: str
     log_noise_std: Tensor | None
 
-    def log_prob(self, calibration: Calibration, keep: Tensor | None = None) -> Tensor:
-        """(n,) log of the mean density over draws; of some of the rows with `keep`."""
+    def log_prob(self, calibration: Calibration) -> Tensor:
+        """(n,) log of the mean density over draws."""
         outputs, y = self.outputs, self.y
-        if keep is not None:
-            outputs, y = outputs[:, keep], y[keep]
         targets = 0 if self.noise == "classes" else y.shape[1]
         changed = calibration.outputs(outputs, self.noise, targets)
         level = None

@@ -88,6 +88,7 @@ class _Loop:
                 [learning_rates(one.job.settings, self.step, count, one.total) for one in self.active], 1
             )
             lrs = torch.from_numpy(rates).to(self.table.x.dtype)
+            factors = self.table.x.new_tensor([[one.weight_factor] for one in self.active])
             self.noise.make(count)
             for step in range(count):
                 rows = order[:, step].reshape(-1)
@@ -95,7 +96,7 @@ class _Loop:
                 y = self.table.y.index_select(0, rows).view(len(self.active), batch, *self.table.y.shape[1:])
                 weight = None
                 if self.table.weight is not None:
-                    weight = self.table.weight.index_select(0, rows).view(len(self.active), batch)
+                    weight = self.table.weight.index_select(0, rows).view(len(self.active), batch) * factors
                 loss = self.stack.step_gradient(x, y, weight, self.noise.of_step(step))
                 self.adam.step(self.stack.grads, lrs[step])
                 self.sums += (loss if weight is None else loss * weight).sum(1)

@@ -23,6 +23,8 @@ class Network:
         own = torch.arange(len(job.x)) if job.rows is None else job.rows
         self.rows = RowStream(job.seed, own.numpy().astype(np.int64) + offset)
         self.num_data = len(own)
+        #: what makes the weights of the network's own rows one on average
+        self.weight_factor = 1.0 if job.weight is None else 1.0 / float(job.weight[own].mean())
         self.epoch_steps = -(-self.num_data // job.settings.batch_size)
         self.total = job.settings.epochs * self.epoch_steps
         self.history: dict[str, list[Any]] = {"epoch": [], "nll": [], "kl": []}
@@ -47,7 +49,7 @@ class JoinedTable:
     """Rows of all distinct tables of a stack, one after another."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        places: dict[tuple[int, int, int | None], int] = {}
+        places: dict[tuple[int, int, int], int] = {}
         xs: list[Tensor] = []
         ys: list[Tensor] = []
         weights: list[Tensor] = []
@@ -55,24 +57,16 @@ class JoinedTable:
         total = 0
         weighted = any(job.weight is not None for job in jobs)
         for job in jobs:
-            # Weights have mean one over a network's own rows, so jobs with weights do not share a table.
-            rows = None if job.weight is None else id(job.rows)
-            key = (id(job.x), id(job.y), rows if job.weight is None else hash((rows, id(job.weight))))
+            key = (id(job.x), id(job.y), id(job.weight))
             if key not in places:
                 places[key] = total
                 xs.append(job.x)
                 ys.append(job.y)
                 if weighted:
-                    weights.append(_scaled_weight(job))
+                    ones = torch.ones(len(job.x))
+                    weights.append((ones if job.weight is None else job.weight).to(job.x.dtype))
                 total += len(job.x)
             self.offsets.append(places[key])
         self.x = xs[0] if len(xs) == 1 else torch.cat(xs)
         self.y = ys[0] if len(ys) == 1 else torch.cat(ys)
         self.weight = torch.cat(weights) if weighted else None
-
-
-def _scaled_weight(job: Job) -> Tensor:
-    if job.weight is None:
-        return torch.ones(len(job.x), dtype=job.x.dtype)
-    own = job.weight if job.rows is None else job.weight[job.rows]
-    return (job.weight / own.mean()).to(job.x.dtype)

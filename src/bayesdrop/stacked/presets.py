@@ -156,7 +156,7 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     small = rows < 3000
     width = 128 if small else 192 if rows < 20_000 else 256
     batch = 128 if rows < 20_000 else 256
-    steps = 900 if small else 4000 if rows < 20_000 else 9000
+    steps = 900 if small else 3500 if rows < 20_000 else 9000
     epochs = max(1, min(250, round(steps * batch / rows)))
     common: dict[str, Any] = {
         "noise": noise,

@@ -53,6 +53,11 @@ class Table:
         """What networks are trained on."""
         return torch.from_numpy(self.y) if self.target is None else self.target.standardised(self.y)
 
+    @cached_property
+    def weights(self) -> Tensor | None:
+        """Weights of the rows as a tensor, one for all networks."""
+        return None if self.weight is None else torch.from_numpy(self.weight)
+
     @property
     def log_unit(self) -> float:
         """What a log density of standardised targets has too much."""

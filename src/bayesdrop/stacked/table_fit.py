@@ -59,7 +59,6 @@ class TableFit:
         if candidate.bins not in self.inputs:
             self.encoders[candidate.bins] = Encoder.of(self.table.x, candidate.bins)
             self.inputs[candidate.bins] = self.encoders[candidate.bins](self.table.x)
-        weight = None if self.table.weight is None else torch.from_numpy(self.table.weight)
         # A seed of 32 bits for every network of every table.
         seed = int(np.random.SeedSequence([self.table.seed, network]).generate_state(1)[0])
         return Job(
@@ -69,7 +68,7 @@ class TableFit:
             seed=seed,
             rows=rows,
             validation=None if candidate.settings.patience is None else held,
-            weight=weight,
+            weight=self.table.weights,
             classes=self.table.classes,
             name=self.table.name,
         )

@@ -74,7 +74,7 @@ def render_report(
     """
     schema, root = model.schema, model.root
     by = str(deferral.rule.by)
-    unit = "RMSE" if root else "share of wrong labels"
+    unit = "RMSE" if root else "Share of wrong labels"
     count, chance = chance_z(judged, frame, schema, level)
     slices = [
         (part.name, part.rows, f"{100 * part.promised:.1f} %", f"{100 * part.came:.1f} %", f"{part.z:+.1f}")

@@ -77,7 +77,10 @@ class Plan:
         return cls(
             main=keys(**accurate),
             baseline=keys(posterior="bernoulli", **accurate) if config.dropout_baseline else [],
-            sizes={size: keys(num_data=size) for size in config.train_sizes},
+            # With all digits the rates take longer to converge than with fewer: the network of the accuracy.
+            sizes={
+                size: keys(num_data=size, **(accurate if size == full else {})) for size in config.train_sizes
+            },
             widths={width: keys(width=width) for width in config.widths},
             scales={l: keys(length_scale=l, width=config.length_scale_width) for l in config.length_scales},
         )
