@@ -29,9 +29,9 @@ def test_log_densities_are_those_of_scipy() -> None:
     one = part(errors, log_variance)
     change = Calibration(shift=0.3, slope=0.5, dof=4.0)
     scale = np.exp(0.5 * (0.5 * log_variance.numpy() + 0.3))
-    expected = scipy.stats.t.logpdf(errors, 4, 0, scale)
+    expected = scipy.stats.t.logpdf(errors.numpy(), 4, 0, scale)
     np.testing.assert_allclose(one.log_prob(change), expected, rtol=1e-10)
-    normal = scipy.stats.norm.logpdf(errors, 0, scale)
+    normal = scipy.stats.norm.logpdf(errors.numpy(), 0, scale)
     np.testing.assert_allclose(one.log_prob(Calibration(0.3, 0.5)), normal, rtol=1e-10)
 
 

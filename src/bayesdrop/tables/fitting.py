@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -159,8 +160,12 @@ def _with_target(
     names = list(frame.columns)
     for name in (options.target, *options.categorical, *options.ignore):
         if name not in names:
-            shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-            raise ValueError(f"there is no column {name!r}; the columns are {shown}.")
+            near = difflib.get_close_matches(name, names, n=1)
+            shown = ", ".join(map(repr, names[:6])) + (
+                f" and {len(names) - 6} more" if len(names) > 6 else ""
+            )
+            hint = f"Did you mean {near[0]!r}?" if near else f"The columns are {shown}."
+            raise ValueError(f"there is no column {name!r}. {hint}")
     lacking = missing_cells(frame[options.target], options.missing)
     kept = frame[~lacking]
     if len(kept) < _LEAST_ROWS:

@@ -157,8 +157,8 @@ def _scale_claims(config: Config, plan: Plan, pieces: Pieces) -> list[Claim]:
             best == promised,
             ""
             if best == promised
-            else f"It warns of an l that is too large, but its choice costs {lost:.3f} nats of log-likelihood. "
-            "The bound lacks a term in log l, infinite for a posterior of points.",
+            else f"It warns of an l that is too large, but its choice costs {lost:.3f} nats of "
+            "log-likelihood. The bound lacks a term in log l, infinite for a posterior of points.",
         )
     ]
     if config.length_scale in config.length_scales:
