@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
 PROGRAM = """
 import torch
@@ -53,17 +51,5 @@ dist.destroy_process_group()
 """
 
 
-def test_two_processes_have_the_gradient_of_one(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        str(program),
-    ]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stdout.count("agrees") == 2
+def test_two_processes_have_the_gradient_of_one(run_on_two_ranks: Callable[[str], str]) -> None:
+    assert run_on_two_ranks(PROGRAM).count("agrees") == 2

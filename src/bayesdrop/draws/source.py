@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bayesdrop.functional.bits import threshold_and_scale
 from bayesdrop.functional.noise import KeepNoise
 
 __all__ = ["NoiseSource", "Sampler", "block_size"]
@@ -70,7 +71,7 @@ class NoiseSource:
     ) -> Tensor:
         """Masks of several blocks: whole blocks go straight to where they belong."""
         size, elements = block_size(shape), math.prod(shape)
-        threshold, scale = _threshold_and_scale(sample.p)
+        threshold, scale = threshold_and_scale(sample.p)
         masks = np.empty((count, elements), scale.dtype)
         for block in blocks:
             start = max(first - block * size, 0)
@@ -95,7 +96,7 @@ class NoiseSource:
         if type(sample) is KeepNoise and sample.p.dim() == 0:
             made = self._made(block, size)
             made = made if stop <= made else size
-            threshold, scale = _threshold_and_scale(sample.p)
+            threshold, scale = threshold_and_scale(sample.p)
             words = self._words(site, block, made * math.prod(shape)).reshape(made, *shape)
             noise = torch.from_numpy(np.multiply(words >= threshold, scale))
         else:
@@ -137,15 +138,6 @@ class _Generator(threading.local):
         self._state["state"]["state"] = np.frombuffer(key + _ONE, np.uint64)
         self._bits.state = self._state
         return self._generator
-
-
-def _threshold_and_scale(p: Tensor) -> tuple[Any, Any]:
-    """The smallest word that is kept, and the value of a kept unit, as `keep_mask` has them."""
-    kind: Any = np.float64 if p.dtype == torch.float64 else np.float32
-    rate = p.item()
-    keep = kind(1) - kind(rate)
-    scale = kind(1) / keep if keep > 0 else kind(0)
-    return np.uint32(min(round(rate * 2**32), 2**32 - 1)), scale
 
 
 _generator = _Generator()

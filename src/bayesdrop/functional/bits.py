@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["KeepRule", "from_bits", "random_bits", "runs_plainly", "uniform_from_bits"]
+__all__ = ["KeepRule", "from_bits", "random_bits", "runs_plainly", "threshold_and_scale", "uniform_from_bits"]
 
 _RESOLUTION = 2**32
 _SIGN = -(2**31)
@@ -105,7 +105,7 @@ class KeepRule:
             scale = torch.where(keep > 0, keep, 1).reciprocal() if self._scaled else torch.ones_like(keep)
             return ((1 - bits if mirrored else bits) >= self._p) * scale
         if self._words is None:
-            self._words = _threshold_and_scale(self._p, self._scaled)
+            self._words = threshold_and_scale(self._p, scaled=self._scaled)
         threshold, scale = self._words
         if not mirrored:
             return _compared(np.greater_equal, bits, threshold, scale)
@@ -134,7 +134,7 @@ def _compared(kept: np.ufunc, bits: Tensor, threshold: Any, scale: Any) -> Tenso
     return torch.from_numpy(mask)
 
 
-def _threshold_and_scale(p: Tensor, scaled: bool) -> tuple[Any, Any]:
+def threshold_and_scale(p: Tensor, *, scaled: bool = True) -> tuple[Any, Any]:
     """The smallest word that is kept, and 1 / (1 - p) in single precision unless p has more."""
     kind: Any = np.float64 if p.dtype == torch.float64 else np.float32
     if p.dim() == 0:
