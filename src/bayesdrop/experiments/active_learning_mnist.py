@@ -29,6 +29,9 @@ from bayesdrop.randomness import random_state_kept
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
 
+_LABELS = {"bald": "BALD", "batch_bald": "BatchBALD"}
+
+
 @dataclass(frozen=True)
 class Config:
     """BALD against random, five repeats."""
@@ -208,7 +211,7 @@ def draw(outcome: Outcome) -> Any:
         # The mean of the runs, as far as all of them go.
         shared = min(curves, key=lambda curve: len(curve[0]))[0]
         mean = np.mean([accuracy[: len(shared)] for _, accuracy in curves], 0)
-        ax.plot(shared, mean, color=color, linewidth=2.2, label=method.replace("_", " "))
+        ax.plot(shared, mean, color=color, linewidth=2.2, label=_LABELS.get(method, method.replace("_", " ")))
     ax.axhline(100 * arrays["target"], color="0.3", linestyle=":", linewidth=1)
     ax.set(xlabel="labels asked for", ylabel="test accuracy (%)", title="Active learning on MNIST")
     ax.set_ylim(60, 97)

@@ -69,6 +69,7 @@ def _scaled(inside: Prediction, y: Tensor, level: float, splits: int) -> dict[st
     fifth, rest = torch.arange(first), torch.arange(first, len(y))
     others, labels = _part(inside, rest), y[rest]
     found: dict[str, Any] = {"ece": 100 * float(metrics.expected_calibration_error(others, labels))}
+    found["nll"] = -float(metrics.mean_log_likelihood(others, labels))
     found["curve before"] = _reliability(others, labels)
     scaled = others
     for over in ("mean", "draws"):

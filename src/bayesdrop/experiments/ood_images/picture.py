@@ -30,7 +30,7 @@ def draw(outcome: Outcome) -> Any:
 
 def _entropies(ax: Any, arrays: Any, variants: list[str], shown: str) -> None:
     edges = np.linspace(0, 2.302586, 41)
-    others = [name for name in variants if name != shown][-1:]
+    others = [name for name in ("LeNet",) if name in variants and name != shown]
     for name, fill in ((shown, True), *((other, False) for other in others)):
         for color, place in (("C0", "digits"), ("C1", "Fashion-MNIST")):
             values = np.asarray(arrays[f"{name} curve entropy {place}"], dtype=float)
@@ -73,6 +73,5 @@ def _coverage(ax: Any, arrays: Any, shown: str) -> None:
         np.asarray(arrays[f"{shown} curve coverage {score}"], dtype=float) for score in ("lac", "aps", "raps")
     ]
     ax.boxplot(values, tick_labels=["lac", "aps", "raps"], widths=0.5, medianprops={"color": "C3"})
-    nominal = round(float(np.mean(values)))
-    ax.axhline(nominal, color="0.5", linestyle=":")
+    ax.axhline(100 * arrays["level"], color="0.5", linestyle=":")
     ax.set(title=f"Coverage of conformal sets, {shown}", xlabel="score", ylabel="labels in their set (%)")
