@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from bayesdrop.stacked import Job, Settings, train
 
 RESULTS = Path(__file__).parents[1] / "results" / "stacked.json"
+PAGE = Path(__file__).parents[1] / "docs" / "stacked.md"
+START, END = "<!-- stacked:start -->", "<!-- stacked:end -->"
 SPLITS, SETTINGS, ROWS, INPUTS, BATCH = 20, 8, 455, 13, 128
 NETWORKS = {"13-50-1": (50,), "13-50-50-1": (50, 50)}
 BAR = 10.0
@@ -142,11 +144,27 @@ def report(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def rewritten(page: str, table: str) -> str:
+    """The page with the table between its markers."""
+    if START not in page or END not in page:
+        raise ValueError(f"the page must hold {START} and {END}")
+    before, rest = page.split(START)
+    return f"{before}{START}\n{table}\n{END}{rest.split(END)[1]}"
+
+
+def write(path: Path, text: str) -> None:
+    """All of the text, or the old file."""
+    draft = path.with_suffix(".tmp")
+    draft.write_text(text)
+    draft.replace(path)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a short run, to see that it works")
     parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page whose table is written anew")
     options = parser.parse_args(arguments)
     found = {
         "quick": options.quick,
@@ -159,9 +177,8 @@ def main(arguments: list[str] | None = None) -> None:
         "networks": measure(quick=options.quick),
     }
     print(report(found))
-    draft = options.output.with_suffix(".tmp")
-    draft.write_text(json.dumps(found, indent=2) + "\n")
-    draft.replace(options.output)
+    write(options.output, json.dumps(found, indent=2) + "\n")
+    write(options.page, rewritten(options.page.read_text(), report(found)))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,6 @@ for likelihood, targets in ((None, None), (bd.Gaussian(0.5), y), (bd.Categorical
 own = bd.predict(net, x, num_draws=21, draws="independent", share="draws")
 torch.testing.assert_close(own.draws, bd.predict(net, x, num_draws=21, draws="independent").draws)
 print(f"rank {dist.get_rank()} agrees")
-dist.destroy_process_group()
 """
 
 

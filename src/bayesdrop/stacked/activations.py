@@ -39,8 +39,13 @@ class Function(ABC):
         """a = f(h); may overwrite `h`."""
 
     @abstractmethod
-    def backward(self, grad: Tensor) -> Tensor:
-        """dL/dh from dL/da, which is overwritten."""
+    def backward(self, grad: Tensor, masked: Tensor | None = None) -> Tensor:
+        """dL/dh from dL/da, which is overwritten.
+
+        Args:
+            grad: dL/da, or dL/d(a z) with `masked`.
+            masked: a z, the value under a 0-1 mask z; for a ReLU, whose derivative is that of both at once.
+        """
 
 
 class _Overwriting(Function):
@@ -55,11 +60,12 @@ class _Overwriting(Function):
         self._value = apply_activation(self._name, h)
         return self._value
 
-    def backward(self, grad: Tensor) -> Tensor:
+    def backward(self, grad: Tensor, masked: Tensor | None = None) -> Tensor:
         """dL/dh, in the memory of dL/da."""
         ops: Any = torch.ops.aten
         if self._name == "relu":
-            ops.threshold_backward.grad_input(grad, self._value, 0, grad_input=grad)
+            value = self._value if masked is None else masked
+            ops.threshold_backward.grad_input(grad, value, 0, grad_input=grad)
         else:
             ops.tanh_backward.grad_input(grad, self._value, grad_input=grad)
         return grad
@@ -82,7 +88,7 @@ class _Keeping(Function):
         (ops.silu if self._name == "silu" else ops.gelu).out(h, out=self._value)
         return self._value
 
-    def backward(self, grad: Tensor) -> Tensor:
+    def backward(self, grad: Tensor, masked: Tensor | None = None) -> Tensor:
         """dL/dh, in the memory of dL/da."""
         ops: Any = torch.ops.aten
         function = ops.silu_backward if self._name == "silu" else ops.gelu_backward

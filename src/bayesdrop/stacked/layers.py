@@ -60,19 +60,23 @@ class MaskedLayer:
         self._threshold = thresholds(self.p)
         self._logit = self.p
         self._dropped: Tensor | None = None
+        #: 1 / (1 - p), (M, 1, 1) or (M, K_in, 1): as the weights of an input unit are laid out
+        self.scale = (1 - self.p).reciprocal().transpose(1, 2)
+        self._by_columns = weight_grad.stride(1) == 1 and weight_grad.stride(2) != 1
 
     def set_rate(self, p: Tensor, logit: Tensor | None = None) -> None:
         """The rates from now on; with the logits for soft masks, where p alone would lose digits."""
         self.p = p
+        self.scale = (1 - p).reciprocal().transpose(1, 2)
         if self.kind == "hard":
             self._threshold = thresholds(p)
         if self.kind == "soft":
             self._logit = torch.logit(p) if logit is None else logit
 
     @property
-    def scale(self) -> Tensor:
-        """1 / (1 - p), (M, 1, 1) or (M, K_in, 1): as the weights of an input unit are laid out."""
-        return (1 - self.p).reciprocal().transpose(1, 2)
+    def hides_zeros(self) -> bool:
+        """Whether a kept input of zero and a dropped one need not be told apart: hard masks behind a ReLU."""
+        return self.kind == "hard" and self.masked is not None
 
     def make_mask(self, noise: Tensor) -> None:
         """From random words or normal numbers to what the input is multiplied by."""
@@ -104,17 +108,27 @@ class MaskedLayer:
             weight = torch.mul(self.weight, self.scale, out=self.scaled)
         return torch.baddbmm(self.bias, u, weight, out=self.out)
 
-    def backward(self, grad: Tensor, *, through: bool, rate_grad: Tensor | None = None) -> Tensor:
+    def _weight_gradient(self, u: Tensor, grad: Tensor) -> None:
+        """u^T grad into `weight_grad`, and the sum over rows into `bias_grad`."""
+        if self._by_columns:
+            torch.bmm(grad.transpose(1, 2), u, out=self.weight_grad.transpose(1, 2))
+        else:
+            torch.bmm(u.transpose(1, 2), grad, out=self.weight_grad)
+        torch.sum(grad, 1, keepdim=True, out=self.bias_grad)
+
+    def backward(
+        self, grad: Tensor, *, through: bool, rate_grad: Tensor | None = None, unmasked: bool = False
+    ) -> Tensor:
         """From dL/dh to the gradients of weights, bias and logits; returns dL/da.
 
         Args:
             grad: dL/dh, (M, B, K_out).
             through: whether dL/da is wanted.
             rate_grad: (M, 1, 1) or (M, 1, K_in), where dL/dlogit p by the path through noise and scale goes.
+            unmasked: leave the mask of the inputs to whoever takes dL/da.
         """
         u = self.input if self.masked is None else self.masked
-        torch.bmm(u.transpose(1, 2), grad, out=self.weight_grad)
-        torch.sum(grad, 1, keepdim=True, out=self.bias_grad)
+        self._weight_gradient(u, grad)
         if rate_grad is not None:
             # d/dlogit of 1 / (1 - p) is p / (1 - p).
             per_unit = (self.weight * self.weight_grad).sum(2, keepdim=True).transpose(1, 2)
@@ -133,7 +147,7 @@ class MaskedLayer:
             slope = self._dropped.mul_(self.mask).div_(-self.temperature)
             per_unit = slope.mul_(self.input_grad).mul_(self.input).sum(1, keepdim=True)
             rate_grad.add_(per_unit if rate_grad.shape == per_unit.shape else per_unit.sum(2, keepdim=True))
-        if self.mask is not None and through:
+        if self.mask is not None and through and not unmasked:
             self.input_grad.mul_(self.mask)
         return self.input_grad
 
@@ -168,6 +182,7 @@ class WeightMaskedLayer(MaskedLayer):
     def set_rate(self, p: Tensor, logit: Tensor | None = None) -> None:
         """The rates from now on."""
         self.p = p
+        self.scale = (1 - p).reciprocal().transpose(1, 2)
         self._threshold = thresholds(p)
 
     def forward(self, a: Tensor) -> Tensor:
@@ -177,10 +192,11 @@ class WeightMaskedLayer(MaskedLayer):
         torch.mul(self.weight, self._kept, out=self.scaled)
         return torch.baddbmm(self.bias, a, self.scaled, out=self.out)
 
-    def backward(self, grad: Tensor, *, through: bool, rate_grad: Tensor | None = None) -> Tensor:
+    def backward(
+        self, grad: Tensor, *, through: bool, rate_grad: Tensor | None = None, unmasked: bool = False
+    ) -> Tensor:
         """From dL/dh to the gradients of weights and bias; returns dL/da."""
-        torch.bmm(self.input.transpose(1, 2), grad, out=self.weight_grad)
-        torch.sum(grad, 1, keepdim=True, out=self.bias_grad)
+        self._weight_gradient(self.input, grad)
         self.weight_grad.mul_(self._kept)
         if through:
             assert self.scaled is not None

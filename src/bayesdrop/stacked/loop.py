@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.errors import must
@@ -82,16 +83,13 @@ class _Loop:
         while self.active:
             event = min(one.next_event(self.step) for one in self.active)
             count = min(event - self.step, self.noise.steps_ahead())
-            order = torch.from_numpy(np.stack([one.rows.take(count * batch) for one in self.active]))
-            order = order.view(len(self.active), count, batch)
-            rates = np.stack(
-                [learning_rates(one.job.settings, self.step, count, one.total) for one in self.active], 1
-            )
-            lrs = torch.from_numpy(rates).to(self.table.x.dtype)
+            taken = np.stack([one.rows.take(count * batch).reshape(count, batch) for one in self.active], 1)
+            order = torch.from_numpy(taken).view(count, -1)
+            lrs = self._learning_rates(count)
             factors = self.table.x.new_tensor([[one.weight_factor] for one in self.active])
             self.noise.make(count)
             for step in range(count):
-                rows = order[:, step].reshape(-1)
+                rows = order[step]
                 x = self.table.x.index_select(0, rows).view(len(self.active), batch, width)
                 y = self.table.y.index_select(0, rows).view(len(self.active), batch, *self.table.y.shape[1:])
                 weight = None
@@ -110,6 +108,16 @@ class _Loop:
             advance(count * len(self.active))
         results = [one.result for one in self.networks]
         return [result for result in results if result is not None]
+
+    def _learning_rates(self, count: int) -> Tensor:
+        """(count, M) of the next steps; networks with the same schedule share the work."""
+        known: dict[tuple[str, float, int], NDArray[np.float64]] = {}
+        for one in self.active:
+            key = (one.job.settings.schedule, one.job.settings.lr, one.total)
+            if key not in known:
+                known[key] = learning_rates(one.job.settings, self.step, count, one.total)
+        keys = [(one.job.settings.schedule, one.job.settings.lr, one.total) for one in self.active]
+        return torch.from_numpy(np.stack([known[key] for key in keys], 1)).to(self.table.x.dtype)
 
     def _events(self) -> None:
         """M-steps, checks and ends that are due."""

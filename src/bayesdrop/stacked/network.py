@@ -144,10 +144,12 @@ class Stack:
             output, y, self.noise_level(), weight, self.grads.get("log_noise_std")
         )
         for place in range(len(self.layers) - 1, -1, -1):
+            layer = self.layers[place]
             rate_grad = self.grads.get(f"logit{place}")
-            grad = self.layers[place].backward(grad, through=place > 0, rate_grad=rate_grad)
+            joint = self.first.activation == "relu" and layer.hides_zeros
+            grad = layer.backward(grad, through=place > 0, rate_grad=rate_grad, unmasked=joint)
             if place > 0:
-                grad = self.functions[place - 1].backward(grad)
+                grad = self.functions[place - 1].backward(grad, layer.masked if joint else None)
         if other is not None:
             self._add_disarm(loss, other, weight, noise)
         self._add_prior()

@@ -170,13 +170,13 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     smooth = Settings(hidden=(width,) * 2, p=0.01, activation="silu", **common)
     deep = replace(smooth, hidden=(width,) * 3)
     candidates = [Candidate(rough), Candidate(deep)]
-    bins = _bins(rows, columns)
+    bins = _bins(rows, columns, most=32 if small else 64)
     if bins:
         candidates += [Candidate(rough, bins), Candidate(smooth, bins)]
-    # Each network holds out a tenth of the rows; about 1,500 rows in all are enough to choose by.
-    folds = min(10, max(2, rows))
-    parts = min(folds, max(1, -(-1500 * folds // rows)))
-    return Recipe(tuple(candidates), folds=folds, parts=parts, blocks=4, tails=True)
+    # Few rows: every row is held out in turn. Many: some 1,400 are enough to choose by.
+    folds = min(8 if small else 10 if rows < 20_000 else 20, max(2, rows))
+    parts = min(folds, max(1, -(-1400 * folds // rows)))
+    return Recipe(tuple(candidates), folds=folds, parts=parts, blocks=4 if parts > 1 else 6, tails=True)
 
 
 def quick_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> Recipe:

@@ -41,8 +41,9 @@ class Recipe:
     Every candidate is trained `parts` times, each time without one part of the rows. What the networks
     say about the rows they have not seen chooses among candidates and sets the noise. Then either one
     candidate is trained anew on all rows (`refit`), or the networks that held rows out are themselves kept
-    and joined by others that hold out other rows: a mixture of dropout posteriors with equal weights,
-    whose components are picked one block after another so as to make unseen rows most probable.
+    and joined by others: a mixture of dropout posteriors with equal weights, whose components are picked
+    one block after another so as to make unseen rows most probable. Where every row is held out in turn,
+    each block cuts the table anew; else all blocks hold out the same rows.
 
     Args:
         candidates: what to try. One candidate and `parts=0` is a plain fit.

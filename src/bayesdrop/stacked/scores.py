@@ -61,10 +61,12 @@ def _outputs(
             )
         else:
             site, sample = noise
-            shape = (1, weight.shape[0]) if site.endswith("input") else (weight.shape[1], weight.shape[0])
-            z = source.rows(site, first, count, shape, sample).to(weight.dtype)
+            # Outputs first: a last layer of one or two outputs is then a fast product too.
+            rows = weight.T.contiguous()
+            shape = (1, weight.shape[0]) if site.endswith("input") else tuple(rows.shape)
+            drawn = rows * source.rows(site, first, count, shape, sample).to(weight.dtype)
             h = h if h.dim() == 3 else h.expand(count, *h.shape)
-            h = torch.baddbmm(bias, h, weight * z.transpose(1, 2))
+            h = torch.baddbmm(bias, h, drawn.transpose(1, 2))
         if place < last:
             h = apply_activation(network.settings.activation, h)
     return h if h.dim() == 3 else h.expand(count, *h.shape)

@@ -100,7 +100,8 @@ class TableFit:
         """The rows that each network of a block does not see."""
         if self.recipe.holdout == "last":
             return [torch.arange(self.size - max(1, self.size // self.folds), self.size)]
-        order = self._order(block)
+        # Where only some rows are held out, all blocks hold out the same: these see the whole mixture.
+        order = self._order(block if self.parts_of_block == self.folds else 0)
         return [torch.from_numpy(np.sort(order[part :: self.folds])) for part in range(self.parts_of_block)]
 
     def block_jobs(self, place: int, block: int) -> tuple[list[Job], list[Tensor]]:

@@ -1,38 +1,17 @@
-"""Pictures of predictions: axes and a `Prediction` in, axes out.
-
-Figures are matplotlib's own objects, made without pyplot: nothing global is touched, no display is needed.
-"""
+"""Functions of one input: bands, sampled functions, data."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from io import BytesIO
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite, require
+from bayesdrop.errors import must, must_be_finite
 from bayesdrop.predict import Prediction
 
-__all__ = ["check_picture_path", "new_figure", "plot_bands", "plot_draws", "plot_points", "save_figure"]
-
-#: what `save_figure` writes
-SUFFIXES = (".png", ".pdf", ".svg")
-
-
-def new_figure(width: float, height: float) -> Any:
-    """An empty matplotlib Figure that belongs to nobody.
-
-    Args:
-        width: in inches.
-        height: in inches.
-    """
-    module = require("matplotlib.figure", extra="plot", owner="new_figure")
-    return module.Figure(figsize=(width, height), layout="constrained")
+__all__ = ["plot_bands", "plot_draws", "plot_points"]
 
 
 def plot_bands(
@@ -144,75 +123,6 @@ def plot_points(
         zorder=4,
     )
     return ax
-
-
-def check_picture_path(
-    path: str | os.PathLike[str], *, owner: str = "save_figure", argument: str = "path"
-) -> Path:
-    """The path, if a picture can be written there: .png, .pdf or .svg in a folder that exists.
-
-    Args:
-        path: where the picture is to go.
-        owner: who asks, for the error.
-        argument: what the caller calls the path.
-    """
-    target = Path(path)
-
-    def refuse(requirement: str, hint: str = "") -> ValueError:
-        return ValueError(must(owner, argument, requirement, str(path), hint))
-
-    if target.suffix.lower() not in SUFFIXES:
-        raise refuse(f"a file name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
-    if target.is_dir():
-        raise refuse("a file, not a folder")
-    if not target.parent.is_dir():
-        raise refuse("in a folder that exists", f"Make it first: mkdir -p {target.parent}")
-    if not os.access(target.parent, os.W_OK):
-        raise refuse("in a folder that can be written to")
-    return target
-
-
-def save_figure(
-    figure: Any, path: str | os.PathLike[str], *, dpi: float = 150, colors: int | None = None
-) -> Path:
-    """Write a figure, all at once: a reader sees the old file or the new one, never a part.
-
-    Args:
-        figure: a matplotlib Figure.
-        path: ends in .png, .pdf or .svg.
-        dpi: pixels per inch (PNG).
-        colors: size of the palette (PNG), from 2 to 256, which makes line art small; all colours if None.
-
-    Returns: the path.
-    """
-    target = check_picture_path(path)
-    if colors is not None and not 2 <= colors <= 256:
-        raise ValueError(must("save_figure", "colors", "from 2 to 256, or None", colors))
-    kind = target.suffix.lower().removeprefix(".")
-    # Without a date, the same figure is the same file.
-    metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
-    buffer = BytesIO()
-    figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
-    content = buffer.getvalue()
-    if kind == "png" and colors is not None:
-        content = _with_palette(content, colors)
-    temporary = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return target
-
-
-def _with_palette(png: bytes, colors: int) -> bytes:
-    image = require("PIL.Image", extra="plot", owner="save_figure")
-    buffer = BytesIO()
-    with image.open(BytesIO(png)) as picture:
-        few = picture.convert("RGB").quantize(colors, dither=image.Dither.NONE)
-        few.save(buffer, format="png", optimize=True, dpi=picture.info.get("dpi", (72, 72)))
-    return buffer.getvalue()
 
 
 def _places(owner: str, x: Tensor, prediction: Prediction) -> tuple[Any, Tensor]:
