@@ -1,0 +1,224 @@
+"""A piece of the benchmark: some splits of a set, fitted by one method, scored on their test rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from bayesdrop.data import Table
+from bayesdrop.experiments.uci.sets import load_set, set_stamp
+from bayesdrop.metrics import interval_coverage, mean_log_likelihood, regression_calibration_error, rmse
+from bayesdrop.predict import Prediction
+from bayesdrop.stacked import Candidate, Mixture, Recipe, Settings, fit_tables, preset_recipe
+from bayesdrop.stacked import Table as Rows
+from bayesdrop.stacked.noise_step import with_final_m_step
+
+__all__ = ["METHODS", "METRICS", "fit_piece", "piece_keys"]
+
+METRICS = ("RMSE", "log-likelihood (nats)", "95 % coverage", "calibration error")
+
+#: p and length scale of 2016, by set
+SETTINGS_2016 = {
+    "boston": (0.05, 1e-2),
+    "concrete": (0.01, 1e-2),
+    "energy": (0.05, 1e-2),
+    "kin8nm": (0.05, 1e-2),
+    "naval": (0.05, 1.0),
+    "power": (0.005, 1e-2),
+    "protein": (0.005, 1e-2),
+    "wine": (0.05, 1e-2),
+    "yacht": (0.01, 1e-1),
+    "year": (0.05, 1e-4),
+}
+#: precisions of the grid of 2018, by set
+PRECISIONS_2018 = {
+    "boston": (0.1, 0.15, 0.2),
+    "concrete": (0.025, 0.05, 0.075),
+    "energy": (0.25, 0.5, 0.75),
+    "kin8nm": (150.0, 200.0, 250.0),
+    "naval": (3e4, 4e4, 5e4),
+    "power": (0.05, 0.1, 0.15),
+    "protein": (0.025, 0.05, 0.075),
+    "wine": (2.5, 3.0, 3.5),
+    "yacht": (0.25, 0.5, 0.75),
+}
+#: length scales that a validation set chooses from, with Concrete dropout
+LENGTH_SCALES = (1e-4, 1e-3, 1e-2, 1e-1)
+
+#: a fit of several tables: for every name of a method, one mixture a table
+Fit = Callable[[str, Sequence[Rows], Mapping[str, Any]], dict[str, list[Mixture]]]
+
+
+def piece_keys(
+    name: str, method: str, splits: int, *, steps: int | None, num_draws: int | None
+) -> list[dict[str, Any]]:
+    """Keys of the pieces of a set and a method: groups of splits.
+
+    Args:
+        name: of the set.
+        method: a key of `METHODS`.
+        splits: at most so many.
+        steps: at most so many steps of training a network; the method's own if None.
+        num_draws: T when scoring; the method's own if None.
+    """
+    table = load_set(name)
+    count = min(splits, table.num_splits)
+    size = METHODS[method][1]
+    common = {"dataset": name, "stamp": set_stamp(name), "method": method}
+    options = {"steps": steps, "num_draws": num_draws}
+    return [
+        {**common, "splits": list(range(first, min(first + size, count))), **options}
+        for first in range(0, count, size)
+    ]
+
+
+def fit_piece(key: Mapping[str, Any]) -> dict[str, Any]:
+    """Fit and score; seconds are of the processor, for one split."""
+    table = load_set(key["dataset"])
+    fit, _ = METHODS[key["method"]]
+    rows = [_training_rows(table, split) for split in key["splits"]]
+    start = time.process_time()
+    found = fit(key["dataset"], rows, key)
+    seconds = (time.process_time() - start) / len(rows)
+    scores: dict[str, list[list[float]]] = {}
+    for name, mixtures in found.items():
+        scores[name] = [
+            _scores(mixture.predict(*_test_inputs(table, split, key)), _test_targets(table, split))
+            for mixture, split in zip(mixtures, key["splits"], strict=True)
+        ]
+    last = list(found.values())[-1]
+    return {
+        "scores": scores,
+        "seconds": seconds,
+        "seconds_with_scores": (time.process_time() - start) / len(rows),
+        "rates": [mixture.rates() for mixture in last],
+        "search": [_brief(mixture) for mixture in last],
+    }
+
+
+def _training_rows(table: Table, split: int) -> Rows:
+    train = table.train[split]
+    return Rows(table.x[train].numpy(), table.y[train].numpy(), seed=split, name=f"{table.name} {split}")
+
+
+def _test_inputs(table: Table, split: int, key: Mapping[str, Any]) -> tuple[Any, int | None]:
+    return table.x[table.test[split]].numpy(), key["num_draws"]
+
+
+def _test_targets(table: Table, split: int) -> Tensor:
+    return table.y[table.test[split]]
+
+
+def _scores(prediction: Prediction, y: Tensor) -> list[float]:
+    return [
+        float(rmse(prediction, y)),
+        float(mean_log_likelihood(prediction, y)),
+        float(interval_coverage(prediction, y, level=0.95)),
+        float(regression_calibration_error(prediction, y)),
+    ]
+
+
+def _brief(mixture: Mixture) -> list[dict[str, Any]]:
+    """What was tried: the candidate, its log-likelihood on held-out rows, the blocks that were picked."""
+    names = ("candidate", "log_likelihood", "precision", "picked")
+    return [{name: row[name] for name in names} for row in mixture.search]
+
+
+def _shortened(recipe: Recipe, rows: int, steps: int | None) -> Recipe:
+    """The recipe with no more than so many steps a network."""
+    if steps is None:
+        return recipe
+    candidates = []
+    for one in recipe.candidates:
+        settings = one.settings
+        epochs = max(1, min(settings.epochs, steps * settings.batch_size // rows))
+        changed = replace(settings, epochs=epochs, check_every=min(settings.check_every, epochs))
+        candidates.append(replace(one, settings=changed))
+    return replace(recipe, candidates=tuple(candidates))
+
+
+def _by_preset(preset: str, options: Callable[[str], dict[str, Any]]) -> Fit:
+    def fit(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[str, list[Mixture]]:
+        size = len(rows[0].x)
+        recipe = preset_recipe(preset, size, rows[0].x.shape[1], **options(name))
+        return {key["method"]: fit_tables(rows, _shortened(recipe, size, key["steps"]))}
+
+    return fit
+
+
+def _options_2016(name: str) -> dict[str, Any]:
+    p, length_scale = SETTINGS_2016.get(name, (0.05, 1e-2))
+    return {"p": p, "length_scale": length_scale}
+
+
+def _options_2018(name: str) -> dict[str, Any]:
+    return {"precisions": PRECISIONS_2018.get(name)}
+
+
+def _estimator(preset: str) -> Fit:
+    """The estimator as users have it."""
+
+    def fit(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[str, list[Mixture]]:
+        from bayesdrop.estimators import DropoutRegressor
+
+        made = []
+        for one in rows:
+            model = DropoutRegressor(preset=preset, random_state=one.seed)
+            if key["steps"] is not None:
+                model.set_params(epochs=max(1, 128 * key["steps"] // len(one.x)))
+            made.append(model.fit(one.x, np.ravel(one.y)).mixture_)
+        return {key["method"]: made}
+
+    return fit
+
+
+def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[str, list[Mixture]]:
+    """Two layers with Concrete dropout, inputs included; noise by MAP-EM, and by a last M-step."""
+    size = len(rows[0].x)
+    width = 100 if size >= 40_000 else 50
+    candidates = [
+        Candidate(
+            Settings(
+                hidden=(width, width),
+                method="concrete",
+                noise="map",
+                p=0.1,
+                input_p=0.1,
+                length_scale=length_scale,
+                scale_by_fan_in=True,
+                epochs=10_000,
+                lr=1e-3,
+                schedule="constant",
+                check_every=500,
+            )
+        )
+        for length_scale in LENGTH_SCALES
+    ]
+    recipe = Recipe(
+        tuple(candidates),
+        folds=5,
+        parts=1,
+        holdout="last",
+        refit=True,
+        calibrate=False,
+        num_draws=1000,
+    )
+    mixtures = fit_tables(rows, _shortened(recipe, size, key["steps"]))
+    last = [with_final_m_step(mixture, one) for mixture, one in zip(mixtures, rows, strict=True)]
+    return {"CDropout": mixtures, "CDropoutM": last}
+
+
+#: method -> how it fits, and how many splits share a piece, and so a stack
+METHODS: dict[str, tuple[Fit, int]] = {
+    "default": (_estimator("default"), 1),
+    "quick": (_estimator("quick"), 1),
+    "gal2016": (_by_preset("gal2016", _options_2016), 10),
+    "gal2018": (_by_preset("gal2018", _options_2018), 10),
+    "two-layers": (_by_preset("two-layers", _options_2018), 10),
+    "concrete": (_concrete, 10),
+}
