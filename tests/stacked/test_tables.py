@@ -151,6 +151,8 @@ def test_the_papers_settings_are_theirs() -> None:
     assert [one.settings.p for one in grid.candidates] == [0.005, 0.01, 0.05, 0.1]
     assert (grid.holdout, grid.folds, grid.refit, grid.precisions) == ("last", 5, True, (0.1, 0.15, 0.2))
     assert preset_recipe("two-layers", 455, 13).candidates[0].settings.hidden == (50, 50)
+    assert {one.settings.first_weights for one in grid.candidates} == {paper.first_weights} == {"glorot"}
+    assert grid.judge_draws >= 300  # few draws would prefer small rates
 
 
 @pytest.mark.parametrize(
@@ -162,6 +164,7 @@ def test_the_papers_settings_are_theirs() -> None:
         ({"holdout": "last"}, "`parts` must be 1"),
         ({"precisions": (1.0,)}, "noise='fixed'"),
         ({"blocks": 0}, "`blocks` must be at least 1"),
+        ({"judge_draws": 0}, "`judge_draws` must be at least 1"),
     ],
 )
 def test_recipes_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

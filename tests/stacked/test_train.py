@@ -102,6 +102,20 @@ def test_training_is_adam_on_the_negative_elbo(monkeypatch: pytest.MonkeyPatch) 
     torch.testing.assert_close(found.log_noise_std, expected, rtol=1e-7, atol=1e-7)
 
 
+def test_first_weights_are_those_of_the_kind_that_was_asked_for() -> None:
+    x, y = table(40)
+    nearly = settings(hidden=(400,), lr=1e-12, epochs=1, rate_lr=1e-12)
+    for kind, bounds in {
+        "linear": (3**-0.5, 400**-0.5),
+        "glorot": ((6 / 403) ** 0.5, (6 / 402) ** 0.5),
+    }.items():
+        found = train([Job(x, y, replace(nearly, first_weights=kind))])[0]
+        for weight, bias, bound in zip(found.weights, found.biases, bounds, strict=True):
+            assert 0.95 * bound < weight.abs().max() <= bound + 1e-6
+            assert abs(weight.std() / (bound / 3**0.5) - 1) < 5 / (2 * weight.numel()) ** 0.5
+            assert bias.abs().max() < 1e-6 if kind == "glorot" else bias.abs().max() > 0.1 * bound
+
+
 def test_one_cycle_is_that_of_torch() -> None:
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([weight], lr=1.0)

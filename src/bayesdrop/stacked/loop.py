@@ -52,7 +52,7 @@ class _Loop:
         settings = [job.settings for job in jobs]
         layout = layout_of(first.settings, first.x.shape[1], first.widths[-1], first.targets)
         parameters = Parameters(layout, len(jobs), first.x.dtype)
-        parameters.start([job.seed for job in jobs])
+        parameters.start([job.seed for job in jobs], [job.settings.first_weights for job in jobs])
         levels = torch.tensor([one.noise_std for one in settings], dtype=first.x.dtype).log()
         level = levels.view(-1, 1, 1).expand(-1, 1, first.targets).clone()
         for place, job in enumerate(jobs):

@@ -79,14 +79,23 @@ class Parameters:
         """A block, or None if the layout has none of that name."""
         return self.blocks.get(name)
 
-    def start(self, seeds: Sequence[int]) -> None:
-        """First weights and biases as `nn.Linear` has them: U(-1, 1) / sqrt(K_in), by each network's seed."""
+    def start(self, seeds: Sequence[int], kinds: Sequence[str] | None = None) -> None:
+        """First weights and biases, by each network's seed.
+
+        Args:
+            seeds: of the networks.
+            kinds: "linear", as `nn.Linear` has them: U(-1, 1) / sqrt(K_in), biases too; or "glorot":
+                U(-1, 1) sqrt(6 / (K_in + K_out)) and biases of 0. All "linear" if None.
+        """
         made = [generator(seed, "init") for seed in seeds]
-        for place, inputs in enumerate(self.layout.widths[:-1]):
-            bound = 1 / math.sqrt(inputs)
-            for name in (f"weight{place}", f"bias{place}"):
-                block = self.blocks[name]
-                for network, source in zip(block, made, strict=True):
+        kinds = ["linear"] * len(made) if kinds is None else kinds
+        for place, (inputs, outputs) in enumerate(itertools.pairwise(self.layout.widths)):
+            for part in ("weight", "bias"):
+                block = self.blocks[f"{part}{place}"]
+                for network, source, kind in zip(block, made, kinds, strict=True):
+                    bound = 1 / math.sqrt(inputs)
+                    if kind == "glorot":
+                        bound = math.sqrt(6 / (inputs + outputs)) if part == "weight" else 0.0
                     values = source.uniform(-bound, bound, tuple(network.shape))
                     network.copy_(torch.from_numpy(values))
 

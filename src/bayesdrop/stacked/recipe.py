@@ -58,6 +58,8 @@ class Recipe:
         precisions: precisions tau, in the target's units, to choose from; needs a fixed noise. Networks
             are trained at the middle one: at small length scales it does not matter for the weights.
         num_draws: draws of all networks together, when predicting.
+        judge_draws: draws of each network for the rows it held out. The log of a mean over few draws is too
+            low, the more so the more draws differ: among rates, few draws prefer the small ones.
         rounds: rounds of Bayesian optimisation, each of `batch` candidates.
         batch: candidates of a round.
     """
@@ -73,6 +75,7 @@ class Recipe:
     tails: bool = False
     precisions: tuple[float, ...] | None = None
     num_draws: int = 300
+    judge_draws: int = 24
     rounds: int = 0
     batch: int = 4
 
@@ -89,7 +92,7 @@ class Recipe:
             raise ValueError(must("Recipe", "parts", "at least 1 with something to choose", 0, hint))
         if self.holdout == "last" and self.parts > 1:
             raise ValueError(must("Recipe", "parts", "1 with holdout='last'", self.parts))
-        for name in ("blocks", "restarts", "num_draws", "batch"):
+        for name in ("blocks", "restarts", "num_draws", "judge_draws", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(must("Recipe", name, "at least 1", getattr(self, name)))
         if self.precisions is not None and any(one.settings.noise != "fixed" for one in self.candidates):

@@ -9,12 +9,13 @@ from typing import Any, Literal, get_args
 
 from bayesdrop.errors import must
 
-__all__ = ["Activation", "Method", "NoiseModel", "Schedule", "Settings"]
+__all__ = ["Activation", "FirstWeights", "Method", "NoiseModel", "Schedule", "Settings"]
 
 Method = Literal["bernoulli", "concrete", "learnable", "gaussian", "dropconnect"]
 NoiseModel = Literal["fixed", "map", "learned", "heteroscedastic", "classes"]
 Activation = Literal["relu", "silu", "gelu", "tanh"]
 Schedule = Literal["one-cycle", "constant"]
+FirstWeights = Literal["linear", "glorot"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Settings:
         noise_std: standard deviation of the noise in the units of y, or where it starts.
         temperature: of the concrete relaxation.
         per_unit: learned rates for every unit instead of every layer.
+        first_weights: "linear", as `nn.Linear` has them, or "glorot", which are larger in a last layer.
         epochs: passes over the data.
         batch_size: rows of a step.
         lr: learning rate, the largest of the cycle with "one-cycle".
@@ -63,6 +65,7 @@ class Settings:
     noise_std: float = 1.0
     temperature: float = 0.1
     per_unit: bool = False
+    first_weights: FirstWeights = "linear"
     epochs: int = 100
     batch_size: int = 128
     lr: float = 1e-2
@@ -133,6 +136,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "noise": get_args(NoiseModel),
     "activation": get_args(Activation),
     "schedule": get_args(Schedule),
+    "first_weights": get_args(FirstWeights),
 }
 _POSITIVE = ("length_scale", "noise_std", "temperature", "lr", "rate_lr", "clip_norm")
 _COUNTS = ("epochs", "batch_size", "patience", "check_every", "validation_draws")

@@ -31,9 +31,6 @@ from bayesdrop.stacked.table import Table
 
 __all__ = ["TableFit"]
 
-#: draws for rows that were held out
-_DRAWS = 24
-
 
 class TableFit:
     """One table on its way through a recipe."""
@@ -126,7 +123,7 @@ class TableFit:
                 self.inputs[bins],
                 self.table.targets,
                 rows,
-                num_draws=_DRAWS,
+                num_draws=self.recipe.judge_draws,
                 seed=network.seed,
             )
             self.parts.setdefault(place, []).append(part)

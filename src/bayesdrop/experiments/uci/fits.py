@@ -194,6 +194,7 @@ def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[s
                 epochs=10_000,
                 lr=1e-3,
                 schedule="constant",
+                first_weights="glorot",
                 check_every=500,
             )
         )
@@ -207,6 +208,7 @@ def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[s
         refit=True,
         calibrate=False,
         num_draws=1000,
+        judge_draws=300,
     )
     mixtures = fit_tables(rows, _shortened(recipe, size, key["steps"]))
     last = [with_final_m_step(mixture, one) for mixture, one in zip(mixtures, rows, strict=True)]
