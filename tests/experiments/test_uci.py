@@ -78,10 +78,23 @@ def test_a_file_of_ones_own_takes_a_sets_place(csv: str, tmp_path: Path) -> None
     assert 0 < errors[0].ours < 4
 
 
+def test_a_splits_score_is_the_mean_of_its_repeats(csv: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"datasets": (csv,), "methods": ("gal2016",), "splits": 2, "num_draws": 20}
+    cache = PieceCache("gal2016-uci-table1", folder=tmp_path / "runs")
+    outcome = run(Config(repeats=2, steps=20, **settings), cache=cache, progress=False)
+    fits = [
+        np.array(fit_piece(key)["scores"]["gal2016"])
+        for repeat in range(2)
+        for key in piece_keys(csv, "gal2016", 2, steps=20, num_draws=20, repeat=repeat)
+    ]
+    assert not np.allclose(fits[0], fits[1])
+    np.testing.assert_allclose(outcome.arrays["scores"][f"{csv}/gal2016"], (fits[0] + fits[1]) / 2, atol=2e-6)
+
+
 def test_a_fit_that_one_table_made_is_found_by_the_other(csv: str, tmp_path: Path) -> None:
     first = PieceCache("gal2016-uci-table1", folder=tmp_path / "runs")
     settings: dict[str, Any] = {"datasets": (csv,), "methods": ("two-layers",), "splits": 2, "num_draws": 20}
-    one = run(Config(steps=20, **settings), cache=first, progress=False)
+    one = run(Config(repeats=1, steps=20, **settings), cache=first, progress=False)
     second = PieceCache("gal2017-uci", folder=tmp_path / "runs")
     other = run_2017(Config2017(steps=20, **settings), cache=second, progress=False)
     assert second.found_seconds > 0

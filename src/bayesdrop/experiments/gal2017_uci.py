@@ -51,13 +51,17 @@ class Config:
     )
     methods: tuple[str, ...] = ("two-layers", "concrete", "default")
     splits: int = 20
+    #: fits of the papers' methods to every split of a small set, whose scores are averaged
+    repeats: int = 1
     #: at most so many steps a network of the paper's methods; None is the paper's 20,000 and 10,000 epochs
     steps: int | None = 10_000
     #: T when scoring; each method's own if None
     num_draws: int | None = None
 
 
-SMOKE = Config(datasets=("boston",), methods=("two-layers", "concrete"), splits=2, steps=20, num_draws=50)
+SMOKE = Config(
+    datasets=("boston",), methods=("two-layers", "concrete"), splits=2, repeats=2, steps=20, num_draws=50
+)
 PRESETS = {
     "paper": Config(steps=None),
     "quick": Config(methods=("concrete", "quick"), splits=3, steps=500),
@@ -72,6 +76,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         {method: None if method in own else config.steps for method in config.methods},
         splits=config.splits,
         num_draws=config.num_draws,
+        repeats=config.repeats,
         cache=cache,
         progress=progress,
     )

@@ -43,7 +43,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 td, th { padding: 0.2rem 0.9rem 0.2rem 0; text-align: left; vertical-align: top; }
 td, th { border-bottom: 1px solid #e2e8f0; }
 td.number, th.number { text-align: right; } .wide { overflow-x: auto; }
-.pictures { display: flex; flex-wrap: wrap; gap: 1rem; margin-top: 1.2rem; } img { max-width: 100%; width: 30rem; }
+.pictures { display: flex; flex-wrap: wrap; gap: 1rem; margin-top: 1.2rem; }
+img { max-width: 100%; width: 30rem; }
 """
 
 

@@ -55,7 +55,7 @@ Fit = Callable[[str, Sequence[Rows], Mapping[str, Any]], dict[str, list[Mixture]
 
 
 def piece_keys(
-    name: str, method: str, splits: int, *, steps: int | None, num_draws: int | None
+    name: str, method: str, splits: int, *, steps: int | None, num_draws: int | None, repeat: int = 0
 ) -> list[dict[str, Any]]:
     """Keys of the pieces of a set and a method: groups of splits.
 
@@ -65,12 +65,13 @@ def piece_keys(
         splits: at most so many.
         steps: at most so many steps of training a network; the method's own if None.
         num_draws: T when scoring; the method's own if None.
+        repeat: which of several fits to the same splits, each with a seed of its own.
     """
     table = load_set(name)
     count = min(splits, table.num_splits)
     size = METHODS[method][1]
     common = {"dataset": name, "stamp": set_stamp(name), "method": method}
-    options = {"steps": steps, "num_draws": num_draws}
+    options = {"steps": steps, "num_draws": num_draws, **({"repeat": repeat} if repeat else {})}
     return [
         {**common, "splits": list(range(first, min(first + size, count))), **options}
         for first in range(0, count, size)
@@ -81,7 +82,7 @@ def fit_piece(key: Mapping[str, Any]) -> dict[str, Any]:
     """Fit and score; seconds are of the processor, for one split."""
     table = load_set(key["dataset"])
     fit, _ = METHODS[key["method"]]
-    rows = [_training_rows(table, split) for split in key["splits"]]
+    rows = [_training_rows(table, split, key.get("repeat", 0)) for split in key["splits"]]
     start = time.process_time()
     found = fit(key["dataset"], rows, key)
     seconds = (time.process_time() - start) / len(rows)
@@ -101,9 +102,10 @@ def fit_piece(key: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _training_rows(table: Table, split: int) -> Rows:
+def _training_rows(table: Table, split: int, repeat: int) -> Rows:
     train = table.train[split]
-    return Rows(table.x[train].numpy(), table.y[train].numpy(), seed=split, name=f"{table.name} {split}")
+    x, y = table.x[train].numpy(), table.y[train].numpy()
+    return Rows(x, y, seed=split + 1000 * repeat, name=f"{table.name} {split}")
 
 
 def _test_inputs(table: Table, split: int, key: Mapping[str, Any]) -> tuple[Any, int | None]:
