@@ -105,7 +105,7 @@ BAD_CALLS: dict[str, tuple[type[Exception], str, Any]] = {
     "rows": (ValueError, "7 rows", lambda ax: plot_bands(ax, X[:3], prediction())),
     "shape": (ValueError, r"\(N,\) or \(N, 1\)", lambda ax: plot_bands(ax, torch.ones(7, 2), prediction())),
     "nan": (ValueError, "finite", lambda ax: plot_bands(ax, X * torch.nan, prediction())),
-    "x": (TypeError, "a tensor", lambda ax: plot_bands(ax, [1.0], prediction())),
+    "x": (TypeError, "numbers", lambda ax: plot_bands(ax, ["a"] * 7, prediction())),
     "prediction": (TypeError, "a Prediction", lambda ax: plot_bands(ax, X, X)),
     "output": (ValueError, "from 0 to 1", lambda ax: plot_bands(ax, X, prediction(), output=2)),
     "num_std": (ValueError, "positive", lambda ax: plot_bands(ax, X, prediction(), num_std=(-1.0,))),

@@ -1,6 +1,39 @@
-"""Pictures of predictions: axes and a `Prediction` in, axes out."""
+"""Pictures of predictions: axes and a `Prediction`, or what `metrics` found, in; axes out."""
 
+from bayesdrop.plots.acquisition import plot_acquisition
+from bayesdrop.plots.calibrated import plot_calibration, plot_reliability
+from bayesdrop.plots.classes import plot_class_draws, plot_class_uncertainty, plot_spread
 from bayesdrop.plots.curves import plot_bands, plot_draws, plot_points
 from bayesdrop.plots.figure import check_picture_path, new_figure, save_figure
+from bayesdrop.plots.images import plot_image_grid, plot_images
+from bayesdrop.plots.outside import plot_roc, plot_score_histograms
+from bayesdrop.plots.parts import plot_uncertainty_parts
+from bayesdrop.plots.rates import plot_rates
+from bayesdrop.plots.residuals import plot_intervals, plot_residuals
+from bayesdrop.plots.selective import plot_risk_coverage
+from bayesdrop.plots.style import COLORS
 
-__all__ = ["check_picture_path", "new_figure", "plot_bands", "plot_draws", "plot_points", "save_figure"]
+__all__ = [
+    "COLORS",
+    "check_picture_path",
+    "new_figure",
+    "plot_acquisition",
+    "plot_bands",
+    "plot_calibration",
+    "plot_class_draws",
+    "plot_class_uncertainty",
+    "plot_draws",
+    "plot_image_grid",
+    "plot_images",
+    "plot_intervals",
+    "plot_points",
+    "plot_rates",
+    "plot_reliability",
+    "plot_residuals",
+    "plot_risk_coverage",
+    "plot_roc",
+    "plot_score_histograms",
+    "plot_spread",
+    "plot_uncertainty_parts",
+    "save_figure",
+]

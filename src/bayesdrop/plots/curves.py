@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite
+from bayesdrop.errors import must
+from bayesdrop.plots.checks import (
+    Numbers,
+    Values,
+    check_axes,
+    check_output,
+    check_prediction,
+    output_numbers,
+    row_numbers,
+)
+from bayesdrop.plots.style import BLUE, INK, dress
 from bayesdrop.predict import Prediction
 
 __all__ = ["plot_bands", "plot_draws", "plot_points"]
@@ -16,12 +25,12 @@ __all__ = ["plot_bands", "plot_draws", "plot_points"]
 
 def plot_bands(
     ax: Any,
-    x: Tensor,
+    x: Values,
     prediction: Prediction,
     *,
     output: int = 0,
     num_std: Sequence[float] = (1.0, 2.0),
-    color: Any = "C0",
+    color: Any = BLUE,
     label: str | None = None,
 ) -> Any:
     """The predictive mean, and shaded bands mean +- k std, both parts of the variance included.
@@ -37,30 +46,33 @@ def plot_bands(
 
     Returns: the axes.
     """
-    place, order = _places("plot_bands", x, prediction)
+    owner = "plot_bands"
+    place, order = _places(owner, ax, x, prediction, output)
     if not num_std or any(not 0 < k < float("inf") for k in num_std):
-        raise ValueError(must("plot_bands", "num_std", "positive numbers", tuple(num_std)))
-    if prediction.num_draws < 2:
-        hint = "One draw has no spread: call predict(..., num_draws=100)."
-        raise ValueError(must("plot_bands", "prediction", "of at least 2 draws", prediction, hint))
-    mean = _column("plot_bands", prediction.mean, output)[order]
-    std = _column("plot_bands", prediction.std, output)[order]
-    # Bands lie over one another, so that the shade at a point tells how many of them hold it.
+        raise ValueError(must(owner, "num_std", "positive numbers", tuple(num_std)))
+    check_prediction(owner, prediction)
+    mean = output_numbers(owner, "prediction.mean", prediction.mean, output)[order]
+    std = output_numbers(owner, "prediction.std", prediction.std, output)[order]
+    # Bands lie over one another, so that the shade at a point tells how many of them hold it. The more
+    # there are the lighter each, or the line would drown in the innermost.
+    alpha = 0.22 if len(num_std) <= 2 else 1 - 0.5 ** (1 / len(num_std))
     for k in sorted(num_std, reverse=True):
-        lower, upper = (mean - k * std).numpy(), (mean + k * std).numpy()
-        ax.fill_between(place, lower, upper, color=color, alpha=0.22, linewidth=0, zorder=1)
-    ax.plot(place, mean.numpy(), color=color, linewidth=1.6, label=label, zorder=3)
+        ax.fill_between(
+            place, mean - k * std, mean + k * std, color=color, alpha=alpha, linewidth=0, zorder=1
+        )
+    ax.plot(place, mean, color=color, linewidth=1.6, label=label, zorder=3)
+    dress(ax)
     return ax
 
 
 def plot_draws(
     ax: Any,
-    x: Tensor,
+    x: Values,
     prediction: Prediction,
     n: int = 5,
     *,
     output: int = 0,
-    color: Any = "C0",
+    color: Any = BLUE,
     label: str | None = None,
 ) -> Any:
     """The first `n` sampled functions, without noise: what "a draw is a function" looks like.
@@ -76,25 +88,27 @@ def plot_draws(
 
     Returns: the axes.
     """
-    place, order = _places("plot_draws", x, prediction)
+    owner = "plot_draws"
+    place, order = _places(owner, ax, x, prediction, output)
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= prediction.num_draws:
-        raise ValueError(must("plot_draws", "n", f"an int from 1 to {prediction.num_draws}, the draws", n))
+        raise ValueError(must(owner, "n", f"an int from 1 to {prediction.num_draws}, the draws", n))
     if not prediction.shared:
         hint = "Call predict(..., draws='shared')."
-        raise ValueError(must("plot_draws", "prediction", "of draws that are functions", prediction, hint))
+        raise ValueError(must(owner, "prediction", "of draws that are functions", prediction, hint))
     functions = prediction.draws[:n]
     if prediction.likelihood is not None:
         with torch.no_grad():
             functions = torch.stack([prediction.likelihood.moments(function)[0] for function in functions])
     for index, function in enumerate(functions):
-        values = _column("plot_draws", function, output)[order].numpy()
+        values = output_numbers(owner, "prediction.draws", function, output)[order]
         name = label if index == 0 else None
         ax.plot(place, values, color=color, linewidth=0.7, alpha=0.8, label=name, zorder=2)
+    dress(ax)
     return ax
 
 
 def plot_points(
-    ax: Any, x: Tensor, y: Tensor, *, color: Any = "0.2", size: float = 2.0, label: str | None = None
+    ax: Any, x: Values, y: Values, *, color: Any = INK, size: float = 2.0, label: str | None = None
 ) -> Any:
     """Data as dots.
 
@@ -108,12 +122,12 @@ def plot_points(
 
     Returns: the axes.
     """
-    places, values = _flat("plot_points", "x", x), _flat("plot_points", "y", y)
-    if places.shape != values.shape:
-        raise ValueError(must("plot_points", "y", f"{places.shape[0]} rows, as `x`", tuple(y.shape)))
+    check_axes("plot_points", ax)
+    places = row_numbers("plot_points", "x", x)
+    values = row_numbers("plot_points", "y", y, len(places))
     ax.plot(
-        places.numpy(),
-        values.numpy(),
+        places,
+        values,
         linestyle="none",
         marker="o",
         markersize=size,
@@ -122,32 +136,15 @@ def plot_points(
         label=label,
         zorder=4,
     )
+    dress(ax)
     return ax
 
 
-def _places(owner: str, x: Tensor, prediction: Prediction) -> tuple[Any, Tensor]:
+def _places(owner: str, ax: Any, x: Values, prediction: Prediction, output: int) -> tuple[Numbers, Any]:
     """x in order, and that order."""
-    if not isinstance(prediction, Prediction):
-        raise TypeError(must(owner, "prediction", "a Prediction", prediction))
-    places = _flat(owner, "x", x)
-    if places.shape[0] != len(prediction):
-        raise ValueError(must(owner, "x", f"{len(prediction)} rows, as `prediction`", tuple(x.shape)))
-    order = places.argsort(stable=True)
-    return places[order].numpy(), order
-
-
-def _flat(owner: str, argument: str, value: Tensor) -> Tensor:
-    if not isinstance(value, Tensor):
-        raise TypeError(must(owner, argument, "a tensor", value))
-    if value.dim() not in (1, 2) or (value.dim() == 2 and value.shape[1] != 1):
-        raise ValueError(must(owner, argument, "of shape (N,) or (N, 1)", tuple(value.shape)))
-    must_be_finite(owner, argument, value)
-    return value.detach().cpu().reshape(-1)
-
-
-def _column(owner: str, value: Tensor, output: int) -> Tensor:
-    """One output of (N,) or (N, D)."""
-    columns = value.detach().cpu().reshape(value.shape[0], -1)
-    if isinstance(output, bool) or not isinstance(output, int) or not 0 <= output < columns.shape[1]:
-        raise ValueError(must(owner, "output", f"an int from 0 to {columns.shape[1] - 1}", output))
-    return columns[:, output]
+    check_axes(owner, ax)
+    check_prediction(owner, prediction, spread=False)
+    places = row_numbers(owner, "x", x, len(prediction), like="prediction")
+    check_output(owner, prediction, output)
+    order = places.argsort(kind="stable")
+    return places[order], order

@@ -1,0 +1,165 @@
+"""Calibration: what was promised against what came true."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from bayesdrop.errors import must
+from bayesdrop.plots.checks import Numbers, Values, check_axes, numbers, row_numbers
+from bayesdrop.plots.style import BLUE, MUTED, dress, reference_line
+
+__all__ = ["plot_calibration", "plot_reliability"]
+
+
+class QuantileCurve(Protocol):
+    """What `metrics.calibration_curve` returns."""
+
+    @property
+    def nominal(self) -> Values:
+        """(L,) levels of the quantiles."""
+
+    @property
+    def observed(self) -> Values:
+        """(L,) share of targets at or below them."""
+
+
+class ConfidenceCurve(Protocol):
+    """What `metrics.reliability_curve` and `metrics.class_reliability_curve` return."""
+
+    @property
+    def confidence(self) -> Values:
+        """(B,) mean probability given."""
+
+    @property
+    def accuracy(self) -> Values:
+        """(B,) share that came true."""
+
+    @property
+    def count(self) -> Values:
+        """(B,) how many fell in the bin."""
+
+    @property
+    def edges(self) -> Values:
+        """(B + 1,) where bins end."""
+
+
+def plot_calibration(
+    ax: Any,
+    curve: QuantileCurve,
+    *,
+    intervals: bool = False,
+    num_targets: int | None = None,
+    color: Any = BLUE,
+    label: str | None = None,
+) -> Any:
+    """How often targets fall below predictive quantiles, against how often they should; or into intervals.
+
+    With `intervals`, below the diagonal is overconfident: targets fall outside too often.
+
+    Args:
+        ax: matplotlib axes.
+        curve: from `metrics.calibration_curve`.
+        intervals: draw the coverage of central intervals, 1 - 2 q of nominal level for every pair of
+            levels q and 1 - q, instead of the quantiles.
+        num_targets: how many targets the curve counts; shades where 95 % of the values of calibrated
+            predictions of that many lie, at each level. None shades nothing.
+        color: of the line.
+        label: of the line, for a legend.
+
+    Returns: the axes.
+    """
+    owner = "plot_calibration"
+    check_axes(owner, ax)
+    if not hasattr(curve, "nominal") or not hasattr(curve, "observed"):
+        raise TypeError(must(owner, "curve", "what metrics.calibration_curve returns", curve))
+    nominal = row_numbers(owner, "curve.nominal", curve.nominal)
+    observed = row_numbers(owner, "curve.observed", curve.observed, len(nominal), like="curve.nominal")
+    if num_targets is not None and (isinstance(num_targets, bool) or num_targets < 1):
+        raise ValueError(must(owner, "num_targets", "at least 1, or None", num_targets))
+    order = nominal.argsort(kind="stable")
+    nominal, observed = nominal[order], observed[order]
+    if intervals:
+        nominal, observed = _central(owner, nominal, observed)
+    reference_line(ax, label="calibrated")
+    if num_targets is not None:
+        level = np.linspace(0, 1, 101)
+        width = 1.96 * np.sqrt(level * (1 - level) / num_targets)
+        low, high = np.maximum(level - width, 0), np.minimum(level + width, 1)
+        ax.fill_between(level, low, high, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
+    ax.plot(nominal, observed, marker="o", markersize=4, linewidth=1.6, color=color, label=label, zorder=3)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    if intervals:
+        dress(ax, xlabel="level of the central interval", ylabel="share of targets in it")
+    else:
+        dress(ax, xlabel="level of the quantile", ylabel="share of targets below it")
+    return ax
+
+
+def plot_reliability(
+    ax: Any,
+    curve: ConfidenceCurve,
+    *,
+    counts_ax: Any = None,
+    chance: bool = True,
+    color: Any = BLUE,
+    label: str | None = None,
+) -> Any:
+    """Accuracy against confidence, a dot for every bin that is not empty.
+
+    Below the diagonal the model is overconfident.
+
+    Args:
+        ax: matplotlib axes.
+        curve: from `metrics.reliability_curve` or `metrics.class_reliability_curve`.
+        counts_ax: axes for the count of every bin, below, say; none if None.
+        chance: draw bars about the diagonal, within which some 95 % of the dots of calibrated predictions
+            lie: two standard errors sqrt(c (1 - c) / n) each way.
+        color: of the dots.
+        label: of the dots, for a legend.
+
+    Returns: the axes.
+    """
+    owner = "plot_reliability"
+    check_axes(owner, ax)
+    if counts_ax is not None:
+        check_axes(owner, counts_ax, "counts_ax")
+    if not all(hasattr(curve, name) for name in ("confidence", "accuracy", "count", "edges")):
+        raise TypeError(must(owner, "curve", "what metrics.reliability_curve returns", curve))
+    count = row_numbers(owner, "curve.count", curve.count)
+    given = numbers(owner, "curve.confidence", curve.confidence, 1, finite=False)
+    found = numbers(owner, "curve.accuracy", curve.accuracy, 1, finite=False)
+    edges = row_numbers(owner, "curve.edges", curve.edges, len(count) + 1, like="the bins' ends")
+    filled = count > 0
+    if given.shape != count.shape or found.shape != count.shape:
+        raise ValueError(must(owner, "curve", f"of {len(count)} bins throughout", (len(given), len(found))))
+    if not filled.any():
+        raise ValueError(must(owner, "curve", "of at least one label", "none"))
+    given, found = given[filled], found[filled]
+    reference_line(ax, label="calibrated")
+    if chance:
+        error = 2 * np.sqrt(np.clip(given * (1 - given), 0, None) / count[filled])
+        low, high = np.maximum(given - error, 0), np.minimum(given + error, 1)
+        ax.vlines(given, low, high, color=color, alpha=0.3, linewidth=5, zorder=1)
+    ax.plot(given, found, marker="o", markersize=5, linewidth=1.2, color=color, label=label, zorder=3)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    dress(ax, xlabel="" if counts_ax is not None else "confidence", ylabel="accuracy")
+    if counts_ax is not None:
+        counts_ax.stairs(count, edges, fill=True, color=color, alpha=0.45, linewidth=0)
+        counts_ax.set_xlim(-0.02, 1.02)
+        dress(counts_ax, xlabel="confidence", ylabel="count")
+    return ax
+
+
+def _central(owner: str, nominal: Numbers, observed: Numbers) -> tuple[Numbers, Numbers]:
+    """Levels 1 - 2 q of central intervals, rising, and the share between the quantiles q and 1 - q."""
+    if not np.allclose(nominal + nominal[::-1], 1, atol=1e-6):
+        hint = "Pass levels in pairs q and 1 - q to metrics.calibration_curve, or intervals=False."
+        raise ValueError(must(owner, "curve.nominal", "symmetric about 1/2", nominal.tolist(), hint))
+    half = len(nominal) // 2
+    if not half:
+        raise ValueError(must(owner, "curve.nominal", "at least two levels", nominal.tolist()))
+    level = (nominal[::-1] - nominal)[:half]
+    share = (observed[::-1] - observed)[:half]
+    return level[::-1], share[::-1]

@@ -1,0 +1,93 @@
+"""Rows from inside the distribution against rows from outside: do scores tell them apart?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bayesdrop.errors import must
+from bayesdrop.plots.checks import Numbers, Values, check_axes, row_numbers
+from bayesdrop.plots.style import BLUE, COLORS, dress, from_zero, reference_line
+
+__all__ = ["plot_roc", "plot_score_histograms"]
+
+
+def plot_score_histograms(
+    ax: Any,
+    inside: Values,
+    outside: Values,
+    *,
+    bins: int = 30,
+    labels: tuple[str, str] = ("inside", "outside"),
+    colors: Sequence[Any] = COLORS,
+    log: bool = False,
+) -> Any:
+    """Histograms of a score on two sets of rows, each as shares of its own set.
+
+    Args:
+        ax: matplotlib axes.
+        inside: (N,) scores of rows like the training data, from `metrics.uncertainty`, say.
+        outside: (M,) scores of rows that are not.
+        bins: how many, over the range of both sets.
+        labels: of the two sets, for a legend.
+        colors: of the two sets.
+        log: a logarithmic axis of shares, which shows the tails.
+
+    Returns: the axes.
+    """
+    owner = "plot_score_histograms"
+    check_axes(owner, ax)
+    sets = [row_numbers(owner, "inside", inside), row_numbers(owner, "outside", outside)]
+    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
+        raise ValueError(must(owner, "bins", "a positive int", bins))
+    if len(labels) != 2 or len(colors) < 2:
+        raise ValueError(must(owner, "labels", "two, and two colours", (tuple(labels), tuple(colors))))
+    edges = np.histogram_bin_edges(np.concatenate(sets), bins)
+    for values, label, color in zip(sets, labels, colors, strict=False):
+        share = np.histogram(values, edges)[0] / len(values)
+        ax.stairs(share, edges, fill=True, color=color, alpha=0.3, linewidth=0)
+        ax.stairs(share, edges, color=color, linewidth=1.4, label=label)
+    ax.set_xlim(edges[0], edges[-1])
+    if log:
+        # Below one row of the larger set, so that no bar is cut off.
+        ax.set_yscale("log")
+        ax.set_ylim(0.5 / max(len(values) for values in sets), 1.3)
+    else:
+        from_zero(ax)
+    dress(ax, xlabel="score", ylabel="share of rows")
+    return ax
+
+
+def plot_roc(ax: Any, inside: Values, outside: Values, *, color: Any = BLUE, label: str | None = None) -> Any:
+    """Share of rows from outside that are found, against share of rows from inside that are taken for them.
+
+    Every threshold of the score is one point. Equal scores make a slope, so that the area under the line
+    is `metrics.ood_auroc`: the chance that a row from outside has the higher score, ties counting half.
+
+    Args:
+        ax: matplotlib axes.
+        inside: (N,) scores of rows like the training data, from `metrics.uncertainty`, say.
+        outside: (M,) scores of rows that are not.
+        color: of the line.
+        label: of the line, for a legend.
+
+    Returns: the axes.
+    """
+    owner = "plot_roc"
+    check_axes(owner, ax)
+    within, without = row_numbers(owner, "inside", inside), row_numbers(owner, "outside", outside)
+    thresholds = np.unique(np.concatenate([within, without]))[::-1]
+    reference_line(ax, label="chance")
+    taken, found = _at_least(within, thresholds), _at_least(without, thresholds)
+    ax.plot(taken, found, color=color, linewidth=1.6, label=label, zorder=3)
+    ax.set(xlim=(-0.01, 1), ylim=(0, 1.01))
+    dress(ax, xlabel="share of inside taken for outside", ylabel="share of outside found")
+    return ax
+
+
+def _at_least(values: Numbers, thresholds: Numbers) -> Numbers:
+    """0, and then the share of values that reach each threshold."""
+    below = np.searchsorted(np.sort(values), thresholds)
+    return np.concatenate([[0.0], 1 - below / len(values)])
