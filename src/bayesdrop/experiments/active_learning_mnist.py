@@ -22,7 +22,7 @@ from bayesdrop.data.mnist import load_mnist
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
 from bayesdrop.experiments.row import Claim, Outcome, Row
 from bayesdrop.likelihoods import Categorical
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import new_figure, plot_acquisition
 from bayesdrop.predict import predict
 from bayesdrop.randomness import random_state_kept
 
@@ -202,19 +202,16 @@ def draw(outcome: Outcome) -> Any:
     ax = figure.subplots()
     for place, method in enumerate(arrays["methods"]):
         color = "0.45" if method == "random" else f"C{place}"
-        curves = []
-        for repeat in range(int(arrays["repeats"])):
-            labels = np.asarray(arrays[f"{method} {repeat} labels"], dtype=float)
-            accuracy = 100 * np.asarray(arrays[f"{method} {repeat} accuracy"], dtype=float)
-            ax.plot(labels, accuracy, color=color, linewidth=0.7, alpha=0.6)
-            curves.append((labels, accuracy))
-        # The mean of the runs, as far as all of them go.
-        shared = min(curves, key=lambda curve: len(curve[0]))[0]
-        mean = np.mean([accuracy[: len(shared)] for _, accuracy in curves], 0)
-        ax.plot(shared, mean, color=color, linewidth=2.2, label=_LABELS.get(method, method.replace("_", " ")))
+        runs = [
+            [np.asarray(arrays[f"{method} {repeat} {what}"], dtype=float) for what in ("labels", "accuracy")]
+            for repeat in range(int(arrays["repeats"]))
+        ]
+        longest = max((labels for labels, _ in runs), key=len)
+        name = _LABELS.get(method, method.replace("_", " "))
+        accuracies = [100 * accuracy for _, accuracy in runs]
+        plot_acquisition(ax, longest, accuracies, band=None, runs=True, color=color, label=name)
     ax.axhline(100 * arrays["target"], color="0.3", linestyle=":", linewidth=1)
     ax.set(xlabel="labels asked for", ylabel="test accuracy (%)", title="Active learning on MNIST")
     ax.set_ylim(60, 97)
-    ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, loc="lower right")
     return figure

@@ -25,7 +25,7 @@ from bayesdrop.experiments.digits import Recipe, as_inputs, trained_lenet
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Claim, Outcome, Row
 from bayesdrop.likelihoods import Categorical
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import new_figure, plot_class_uncertainty, plot_images, plot_spread
 from bayesdrop.predict import Prediction, predict
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
@@ -187,44 +187,24 @@ def draw(outcome: Outcome) -> Any:
     arrays = outcome.arrays
     figure = new_figure(12, 9)
     degrees = np.asarray(arrays["degrees"], dtype=float)
-    step = float(degrees[1] - degrees[0])
     axes = figure.subplots(4, 2, sharex="col", gridspec_kw={"height_ratios": [4, 4, 3, 1.1]})
     titles = {"last": "Dropout before the last layer", "all": "Dropout after all layers"}
-    jitter = np.linspace(-0.3, 0.3, np.asarray(arrays["last logits"]).shape[0]) * step
+    scores = ("entropy", "mutual information", "variation ratio")
     for column, where in enumerate(("last", "all")):
-        classes = np.asarray(arrays[f"{where} classes"])
+        names = [f"class {label}" for label in arrays[f"{where} classes"]]
         for row, what in enumerate(("logits", "probs")):
-            values = np.asarray(arrays[f"{where} {what}"], dtype=float)
-            ax = axes[row, column]
-            for place, label in enumerate(classes):
-                for index, angle in enumerate(degrees):
-                    ax.plot(
-                        angle + jitter, values[:, index, place], ".", color=f"C{place}", markersize=2.5,
-                        alpha=0.6, label=f"class {label}" if index == 0 else None,
-                    )  # fmt: skip
+            plot_spread(axes[row, column], degrees, arrays[f"{where} {what}"], names=names)
         axes[0, column].set_title(titles[where])
         low, high = axes[0, column].get_ylim()
         axes[0, column].set_ylim(low, high + 0.18 * (high - low))
         axes[0, column].legend(frameon=False, markerscale=4, loc="upper right", ncols=3)
-        ax = axes[2, column]
-        for name in ("entropy", "mutual information", "variation ratio"):
-            ax.plot(degrees, arrays[f"{where} {name}"], "o-", markersize=3.5, label=name)
-        ax.legend(frameon=False, fontsize=9)
-        _digits(axes[3, column], np.asarray(arrays["pictures"]), arrays[f"{where} label"], degrees, step)
+        found = {name: arrays[f"{where} {name}"] for name in scores}
+        plot_class_uncertainty(axes[2, column], degrees, found, scores=scores)
+        axes[2, column].legend(frameon=False, fontsize=9)
+        labels = [int(label) for label in arrays[f"{where} label"]]
+        plot_images(axes[3, column], degrees, arrays["pictures"], texts=labels)
+        axes[3, column].set_xlabel("angle (degrees); the digit, and the class it is given")
     for row, label in enumerate(("softmax input", "softmax output", "nats, or share")):
         axes[row, 0].set_ylabel(label)
-        for ax in axes[row]:
-            ax.spines[["top", "right"]].set_visible(False)
+        axes[row, 1].set_ylabel("")
     return figure
-
-
-def _digits(ax: Any, pictures: Any, labels: Any, degrees: Any, step: float) -> None:
-    half = 0.46 * step
-    for picture, label, angle in zip(pictures, labels, degrees, strict=True):
-        ax.imshow(picture, cmap="gray_r", extent=(angle - half, angle + half, 0, 1), aspect="auto")
-        ax.text(angle, -0.12, str(int(label)), ha="center", va="top")
-    ax.set_xlim(degrees[0] - 0.6 * step, degrees[-1] + 0.6 * step)
-    ax.set_ylim(-0.5, 1)
-    ax.set_yticks([])
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.set_xlabel("angle (degrees); the digit, and the class it is given")
