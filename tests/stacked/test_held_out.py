@@ -47,6 +47,14 @@ def test_the_noise_that_made_the_errors_is_found(shift: float, slope: float) -> 
     assert found.dof >= 16
 
 
+@pytest.mark.parametrize("scale", [1e-3, 0.3, 1.0, 50.0])
+def test_a_noise_that_was_never_learned_is_found_however_far_it_is(scale: float) -> None:
+    errors = scale * torch.randn(ROWS, 1, generator=torch.Generator().manual_seed(0))
+    one = HeldOut(torch.arange(ROWS), torch.zeros(3, ROWS, 1), errors, "fixed", torch.zeros(1))
+    found = calibrate([one], ROWS, tails=False)
+    assert abs(found.shift - 2 * math.log(scale)) < 5 * math.sqrt(2 / ROWS) + 1 / 16
+
+
 def test_heavy_tails_are_found() -> None:
     errors = torch.from_numpy(scipy.stats.t.rvs(4, size=ROWS, random_state=0)).float()
     found = calibrate([part(errors, torch.zeros(ROWS))], ROWS)

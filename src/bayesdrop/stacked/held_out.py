@@ -173,7 +173,8 @@ def calibrate(
     sloped = slopes and noise == "heteroscedastic" and given is None
     stretches = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25] if sloped else [1.0]
     dofs = [math.inf, 5.0] if tails else [math.inf]
-    found = best_of([step / 2 for step in range(-3, 8)], stretches, dofs)
+    centre = _first_shift(parts) if given is None else 0.0
+    found = best_of([centre + step / 2 for step in range(-3, 8)], stretches, dofs)
     width = 0.25
     for _ in range(3):
         near = [found.shift + step * width for step in (-1, 0, 1)]
@@ -181,6 +182,15 @@ def calibrate(
         found = best_of(near, around if sloped else [1.0], _DOFS if tails else dofs)
         width /= 2
     return found
+
+
+def _first_shift(parts: Sequence[HeldOut]) -> float:
+    """Where a search begins: a noise that was not learned may be far from the size of the errors."""
+    level = parts[0].log_noise_std
+    if level is None:
+        return 0.0
+    errors = torch.cat([(part.outputs.mean(0) - part.y).flatten() for part in parts])
+    return float(errors.square().mean().clamp_min(1e-30).log() - 2 * level.mean())
 
 
 def _thinned(part: HeldOut, every: int) -> HeldOut:
