@@ -1,0 +1,68 @@
+"""Numbers that rows and claims are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesdrop.experiments.curves.series import YEAR
+from bayesdrop.experiments.row import Claim
+
+__all__ = ["at", "few_draws", "rmse", "roughness", "season"]
+
+Values = np.ndarray[Any, Any]
+
+
+def at(piece: dict[str, Any], name: str, place: float) -> float:
+    """The value of a curve on the grid at a place, a straight line between the points of the grid."""
+    return float(np.interp(place, np.asarray(piece["grid"]), np.asarray(piece[f"grid_{name}"])))
+
+
+def rmse(predicted: Any, truth: Any) -> float:
+    """Root mean squared error."""
+    difference = np.asarray(predicted) - np.asarray(truth)
+    return float(np.sqrt(np.mean(difference**2)))
+
+
+def season(monthly: Any) -> float:
+    """Size of the seasons: root mean square of what is left of a monthly series less its yearly mean.
+
+    >>> import math
+    >>> round(season([3 + 0.5 * m + math.sqrt(2) * math.sin(math.pi * m / 6) for m in range(60)]), 3)
+    1.0
+    """
+    values = np.asarray(monthly, dtype=float)
+    # Months at both ends count half, so that the mean of a year has its middle at a month.
+    weights = np.r_[0.5, np.ones(YEAR - 1), 0.5] / YEAR
+    smooth = np.convolve(values, weights, mode="valid")
+    left = values[YEAR // 2 : -(YEAR // 2)] - smooth
+    return float(np.sqrt(np.mean(left**2)))
+
+
+def roughness(paths: Values) -> float:
+    """Root mean square of a path's second differences: 0 for a straight line."""
+    return float(np.sqrt(np.mean(np.diff(np.asarray(paths), n=2, axis=-1) ** 2)))
+
+
+def few_draws(text: str, config: Any, *pieces: dict[str, Any]) -> Claim:
+    """Few draws against many, over the grids of all networks; at most twice the error that theory expects."""
+    many = np.concatenate([piece["grid_std"] for piece in pieces])
+    few = np.concatenate([piece["grid_few_std"] for piece in pieces])
+    means = [np.concatenate([piece[f"grid_{name}"] for piece in pieces]) for name in ("few_mean", "mean")]
+    of_mean, of_std = rmse(means[0] / many, means[1] / many), rmse(few / many, 1.0)
+    # What the mean and the standard deviation of independent Gaussian draws would have.
+    mean_error, std_error = config.few_draws**-0.5, (2 * max(1, config.few_draws - 1)) ** -0.5
+    holds = of_mean < 2 * mean_error and of_std < 2 * std_error
+    low, high = np.quantile(few / many, (0.05, 0.95))
+    return Claim(
+        text,
+        f"with {config.few_draws} draws instead of {config.num_draws:,} the mean is off by {of_mean:.2f} "
+        f"standard deviations (theory: {mean_error:.2f}), and the standard deviation by {100 * of_std:.0f} % "
+        f"(theory: {100 * std_error:.0f} %), root mean square over x and networks.",
+        holds,
+        ""
+        if holds
+        else f"Enough for a glance, not for the size of the spread: nine in ten points of the curves have a "
+        f"standard deviation between {low:.2f} and {high:.2f} times that of {config.num_draws:,} draws.",
+    )

@@ -1,0 +1,95 @@
+"""The picture of solar irradiance: gaps, filled in by several models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesdrop.experiments.curves.panels import BLUE, DATA, HELD_OUT, bands, finish, line, paths
+from bayesdrop.experiments.curves.series import GAP
+from bayesdrop.experiments.row import Outcome
+from bayesdrop.plots import new_figure
+
+__all__ = ["draw"]
+
+LIMITS, HEIGHTS = (-1.85, 1.85), (-3.6, 4.4)
+ORANGE, GREEN = "#E69F00", "#009E73"
+
+
+def draw(outcome: Outcome) -> Any:
+    """Eight panels: standard dropout, the process, MC dropout and its variants, draws, and spreads."""
+    arrays = outcome.arrays
+    figure = new_figure(15, 12.5)
+    if "grid" not in arrays:
+        figure.text(0.5, 0.5, "not run", ha="center")
+        return figure
+    grid = arrays["grid"]
+    axes = figure.subplots(4, 2)
+    flat = list(axes.flat)
+    line(flat[0], grid, arrays["relu grid_standard"])
+    for place, name, kind in ((1, "process", ""), (2, "relu", ""), (3, "relu", "few_"), (4, "shallow", "")):
+        bands(flat[place], grid, arrays[f"{name} grid_{kind}mean"], arrays[f"{name} grid_{kind}std"])
+    paths(flat[6], grid, arrays["relu paths"])
+    paths(flat[7], grid, arrays["relu scattered_paths"], linewidth=0.6, alpha=0.8)
+    titles = {
+        0: "Standard dropout, ReLU: one pass",
+        1: "Gaussian process, squared exponential, ±2 std",
+        2: "(D.1) MC dropout, ReLU, 4 hidden layers, ±2 std",
+        3: f"The same from {arrays['few_draws']} draws",
+        4: "MC dropout, ReLU, 3 hidden layers, ±2 std",
+        6: "A draw is a function: one mask for all x",
+        7: "Not a function: a mask for every x",
+    }
+    for place, title in titles.items():
+        finish(flat[place], title, LIMITS, HEIGHTS)
+        if place < 5:
+            _data(flat[place], arrays)
+    flat[0].legend(frameon=False, fontsize=9, loc="upper left", ncols=4)
+    _spread(flat[5], arrays)
+    for ax in flat:
+        _gaps(ax, arrays)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("irradiance, standardised")
+    for ax in axes[-1]:
+        ax.set_xlabel("x: years from 1610 to 1984, standardised")
+    return figure
+
+
+def _parts(values: Any) -> np.ndarray[Any, Any]:
+    """The gaps, one a row."""
+    return np.asarray(values).reshape(-1, GAP)
+
+
+def _data(ax: Any, arrays: Any) -> None:
+    x, y = np.asarray(arrays["x"]), np.asarray(arrays["y"])
+    breaks = np.flatnonzero(np.diff(x) > 5 * (x[1] - x[0])) + 1
+    for index, (places, values) in enumerate(zip(np.split(x, breaks), np.split(y, breaks), strict=True)):
+        ax.plot(places, values, color=DATA, linewidth=0.9, zorder=4, label="learned" if index == 0 else None)
+    for index, (places, values) in enumerate(
+        zip(_parts(arrays["x_test"]), _parts(arrays["y_test"]), strict=True)
+    ):
+        label = "held out" if index == 0 else None
+        ax.plot(places, values, color=HELD_OUT, linewidth=1.2, zorder=4, label=label)
+    ax.plot([], [], color=BLUE, label="prediction")
+
+
+def _gaps(ax: Any, arrays: Any) -> None:
+    for places in _parts(arrays["x_test"]):
+        ax.axvspan(places[0], places[-1], color="#000000", alpha=0.06, linewidth=0, zorder=0)
+
+
+def _spread(ax: Any, arrays: Any) -> None:
+    styles = {
+        "relu": (BLUE, "-", "ReLU, 4 hidden layers"),
+        "shallow": (BLUE, ":", "ReLU, 3 hidden layers"),
+        "process": (GREEN, "-", "Gaussian process"),
+    }
+    top = 0.0
+    for name, (color, dashes, label) in styles.items():
+        std = np.asarray(arrays[f"{name} grid_std"])
+        ax.plot(arrays["grid"], std, color=color, linestyle=dashes, label=label)
+        top = max(top, float(std.max()))
+    finish(ax, "Standard deviation against x", LIMITS, (0, 1.35 * top))
+    ax.set_ylabel("standard deviation")
+    ax.legend(frameon=False, fontsize=9, loc="upper left", ncols=3)

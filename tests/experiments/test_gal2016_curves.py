@@ -1,0 +1,314 @@
+"""Carbon dioxide and solar irradiance: the data, the networks, and claims that can come out false."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bayesdrop.data import DataNotFound
+from bayesdrop.errors import Diverged
+from bayesdrop.experiments import gal2016_co2, gal2016_solar
+from bayesdrop.experiments.curves.measures import at, few_draws, roughness, season
+from bayesdrop.experiments.curves.network import Network, linear_maps, make_network
+from bayesdrop.experiments.curves.process import fit_process
+from bayesdrop.experiments.curves.series import GAP, RUNS, Curve, co2_curve, solar_curve
+from bayesdrop.experiments.curves.training import make_optimizer, train, train_curve
+from bayesdrop.experiments.gal2016_co2.claims import make_claims
+from bayesdrop.experiments.gal2016_solar.report import coverage, widening
+from bayesdrop.experiments.gal2016_solar.report import make_claims as solar_claims
+from bayesdrop.layers import BernoulliDropout
+
+RELU, TANH = gal2016_co2.NETWORKS["relu"], gal2016_co2.NETWORKS["tanh"]
+
+
+# data
+
+
+def test_carbon_dioxide_is_272_even_months_without_a_slope() -> None:
+    curve = co2_curve()
+    x, y = curve.x[:, 0], curve.y[:, 0]
+    assert len(x) == 272
+    assert len(curve.x_test) == 521 - 272
+    for values in (x, y):
+        assert float(values.mean()) == pytest.approx(0, abs=1e-12)
+        assert float(values.std(correction=0)) == pytest.approx(1, abs=1e-12)
+    assert float(x @ y) == pytest.approx(0, abs=1e-9)
+    whole = torch.cat([curve.x, curve.x_test])[:, 0]
+    assert np.allclose(whole.diff(), 0.012736, atol=5e-7)
+    assert float(x[-1]) == pytest.approx(1.7257, abs=5e-5)
+    assert curve.period == pytest.approx(12 * 0.012736, abs=1e-5)
+
+
+def test_solar_irradiance_is_375_years_with_five_gaps() -> None:
+    try:
+        curve = solar_curve()
+    except DataNotFound as error:
+        pytest.skip(f"real data are absent: {error}")
+    x, y = torch.cat([curve.x, curve.x_test])[:, 0], torch.cat([curve.y, curve.y_test])[:, 0]
+    assert len(x) == 375
+    for values in (x, y):
+        assert float(values.mean()) == pytest.approx(0, abs=1e-9)
+        assert float(values.std(correction=0)) == pytest.approx(1, abs=1e-9)
+    order = x.sort().values
+    step = float(order[1] - order[0])
+    assert np.allclose(order.diff(), step)
+    steps = (curve.x[:, 0].diff() / step).round()
+    ends = torch.nonzero(steps > 1)[:, 0] + 1
+    assert np.diff([0, *ends.tolist(), len(curve.x)]).tolist() == [17, 55, 55, 55, 55, 38] == list(RUNS)
+    assert steps[ends - 1].tolist() == [GAP + 1] * 5
+
+
+# networks
+
+
+@pytest.mark.parametrize("network", [*gal2016_co2.NETWORKS.values(), *gal2016_solar.NETWORKS.values()])
+def test_a_network_drops_after_every_hidden_layer_and_not_its_input(network: Network) -> None:
+    net = make_network(network, 6, seed=0)
+    assert type(net[0]) is nn.Linear
+    dropped = [part for part in net if isinstance(part, BernoulliDropout)]
+    assert len(dropped) == network.depth
+    assert all(float(part.p) == pytest.approx(network.p) for part in dropped)
+    kind = nn.ReLU if network.activation == "relu" else nn.Tanh
+    assert sum(isinstance(part, kind) for part in net) == network.depth
+
+
+def test_weights_of_the_paper_have_variance_one_over_fan_in_and_no_biases() -> None:
+    maps = linear_maps(make_network(RELU, 200, seed=0))
+    assert [tuple(part.weight.shape) for part in maps] == [
+        (200, 1),
+        (200, 200),
+        (200, 200),
+        (200, 200),
+        (1, 200),
+    ]
+    for part in maps:
+        assert float(part.weight.detach().abs().max()) <= math.sqrt(3 / part.in_features)
+        assert not part.bias.any()
+    # The fourth moment of a uniform is 9/5 of its variance's square, so that of 40,000 squares is known.
+    square = maps[1].weight.detach().square() * 200
+    assert float(square.mean()) == pytest.approx(1, abs=5 * math.sqrt(0.8 / square.numel()))
+
+
+def test_a_seed_is_a_network_and_leaves_the_random_state_alone() -> None:
+    state = torch.get_rng_state()
+    first, again, other = (make_network(TANH, 5, seed=seed, period=0.2).eval() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    x = torch.linspace(-1, 1, 7).unsqueeze(1)
+    assert torch.equal(first(x), again(x))
+    assert not torch.equal(first(x), other(x))
+
+
+def test_half_of_the_second_layer_starts_as_tents_narrower_than_the_period() -> None:
+    period = 0.15
+    net = make_network(RELU, 256, seed=0, period=period).eval()
+    first, second, *_ = linear_maps(net)
+    grid = torch.linspace(-1.8, 1.8, 1801).unsqueeze(1)
+    with torch.no_grad():
+        tents = second(first(grid).relu())[:, :128].relu()
+    places = torch.linspace(-1.8, 1.8, 128)
+    assert float((grid[tents.argmax(0), 0] - places).abs().median()) < 0.2 * period
+    width = (tents > 0).sum(0) * 0.002
+    assert float(width.median()) == pytest.approx(2 * 0.65 * period, rel=0.3)
+    assert float(tents.amax(0).min()) > 0.99
+
+
+def test_the_other_half_is_still_there_far_from_the_data() -> None:
+    net = make_network(RELU, 64, seed=0, period=0.15)
+    first, second, *_ = linear_maps(net)
+    far = second(first(torch.tensor([[5.0]])).relu())[0]
+    # Those at the very edge may have no unit beyond them that silences them.
+    assert bool((far[:28] < 0).all())
+    assert bool((far[32:] > 0).any())
+
+
+def test_a_network_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="`activation` must be 'relu' or 'tanh'; got 'gelu'"):
+        make_network(replace(RELU, activation="gelu"), 4, seed=0)
+
+
+# training
+
+
+def test_the_papers_solver_has_its_rates_decay_and_schedule() -> None:
+    config = gal2016_co2.PRESETS["paper"]
+    assert (config.width, config.steps, config.head_start) == (1024, 1_000_000, False)
+    shallow = gal2016_co2.NETWORKS["shallow"]
+    optimizer, scheduler = make_optimizer(make_network(shallow, 4, seed=0), shallow, asdict(config))
+    assert isinstance(optimizer, torch.optim.SGD)
+    weights, biases = optimizer.param_groups
+    assert (weights["lr"], biases["lr"], weights["momentum"], weights["weight_decay"]) == (
+        1e-2,
+        2e-2,
+        0.9,
+        1e-6,
+    )
+    for _ in range(3):
+        optimizer.step()
+        scheduler.step()
+    assert weights["lr"] == pytest.approx(1e-2 * (1 + 3e-5) ** -0.1, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", gal2016_co2.NETWORKS)
+def test_the_papers_setting_runs_at_a_small_width(name: str) -> None:
+    config = replace(gal2016_co2.PRESETS["paper"], width=8, steps=2, num_draws=10, num_grid=30)
+    key = asdict(config) | {"network": asdict(gal2016_co2.NETWORKS[name]), "data": "co2"}
+    piece = train_curve({**key, "between": (-1.9, 4.9), "watched": (1.7, 3.0)})
+    assert piece["grid_std"].shape == (30,)
+    assert piece["train_mean"].shape == (272,)
+    assert piece["test_standard"].shape == (249,)
+    assert piece["look_step"].tolist() == [0, 1, 2]
+    assert math.isfinite(piece["loss"])
+
+
+def small_key(**changes: Any) -> dict[str, Any]:
+    return asdict(replace(gal2016_co2.SMOKE, steps=60, lr=1e-2, **changes))
+
+
+def test_training_lowers_the_loss_and_stops_where_it_is_not_finite() -> None:
+    x = torch.linspace(-1, 1, 40).unsqueeze(1)
+    net = make_network(RELU, 16, seed=0, period=0.5)
+    last = train(net, x, torch.sin(6 * x), RELU, small_key())
+    assert last < 0.5 * float(torch.sin(6 * x).square().mean())
+    assert not net.training
+    with pytest.raises(Diverged, match="after 60 steps"):
+        train(net, x, x * math.nan, RELU, small_key())
+    with pytest.raises(ValueError, match="`solver` must be 'adam' or 'sgd'"):
+        train(net, x, x, RELU, small_key(solver="lbfgs"))
+
+
+def test_the_process_returns_to_its_prior_far_from_the_data() -> None:
+    key = {"data": "co2", "between": (-1.9, 4.9), "num_grid": 69, "restarts": 0, "seed": 0}
+    found = fit_process(key)
+    assert at(found, "std", 4.0) == pytest.approx(found["prior_std"], rel=1e-6)
+    assert at(found, "mean", 4.0) == pytest.approx(0, abs=1e-6)
+    assert float(np.mean(found["train_std"])) < found["noise_std"]
+
+
+# measures and claims
+
+
+def test_the_season_is_what_a_yearly_mean_leaves() -> None:
+    months = np.arange(240)
+    assert season(2 + 0.1 * months) == pytest.approx(0, abs=1e-12)
+    assert season(0.1 * months + 3 * np.cos(2 * np.pi * months / 12)) == pytest.approx(3 / 2**0.5, rel=1e-9)
+
+
+def test_straight_paths_are_not_rough() -> None:
+    assert roughness(np.linspace(0, [1, 5], 20).T) == pytest.approx(0, abs=1e-12)
+    assert roughness(np.array([[0.0, 1.0, 0.0, 1.0]])) == pytest.approx(2)
+
+
+GRID = np.linspace(-1.9, 4.9, 69)
+
+
+def toy_curve() -> Curve:
+    x = torch.linspace(-1.7, 1.7, 272, dtype=torch.float64).unsqueeze(1)
+    x_test = torch.linspace(1.71, 4.9, 249, dtype=torch.float64).unsqueeze(1)
+    return Curve(x, torch.sin(41 * x), x_test, torch.sin(41 * x_test), period=0.153)
+
+
+def piece(
+    std: np.ndarray[Any, Any], *, value: float = 0.0, looks: tuple[float, ...] = (1.0, 1.0)
+) -> dict[str, Any]:
+    """What a network with a constant mean would say."""
+    curve = toy_curve()
+    found: dict[str, Any] = {
+        "grid": GRID,
+        "look_std": np.array(looks),
+        "look_step": np.array([0, 9]),
+        "prior_std": 1.0,
+    }
+    for place, x in (("grid", GRID), ("train", curve.x[:, 0].numpy()), ("test", curve.x_test[:, 0].numpy())):
+        mean = np.full(len(x), value)
+        found |= {f"{place}_mean": mean, f"{place}_standard": mean, f"{place}_few_mean": mean}
+        found |= {f"{place}_std": np.interp(x, GRID, std), f"{place}_few_std": np.interp(x, GRID, std)}
+    return found
+
+
+GROWING = 0.1 + np.maximum(GRID - 1.7, 0)
+FLAT = np.full(len(GRID), 0.3)
+
+
+def verdicts(**changes: Any) -> list[bool]:
+    found = {"relu": piece(GROWING), "shallow": piece(GROWING), "tanh": piece(FLAT, looks=(0.2, 0.3))}
+    found |= {"tanh2": piece(FLAT, looks=(0.4, 0.31))} | changes
+    process = found.pop("process", piece(np.where(GRID > 1.75, 1.0, 0.1)))
+    claims = make_claims(gal2016_co2.Config(), toy_curve(), found, process)
+    assert all(claim.holds or claim.correction for claim in (claims[0], claims[4], claims[8]))
+    return [claim.holds for claim in claims]
+
+
+def test_every_claim_on_carbon_dioxide_can_hold() -> None:
+    holds = verdicts(tanh=piece(FLAT + 0.3, looks=(0.2, 0.3)))
+    assert holds == [True] * 9
+
+
+@pytest.mark.parametrize(
+    ("place", "changes"),
+    [
+        (0, {"relu": piece(GROWING, value=1.6)}),
+        (1, {"process": piece(FLAT)}),
+        (2, {"shallow": piece(FLAT)}),
+        (3, {"tanh": piece(GROWING, looks=(0.2, 0.3))}),
+        (4, {"tanh2": piece(FLAT, looks=(0.4, 0.6))}),
+        (4, {"tanh2": piece(FLAT, looks=(0.2, 0.3))}),
+        (5, {"shallow": piece(5 * GROWING)}),
+        (6, {"process": piece(FLAT) | {"test_mean": toy_curve().y_test[:, 0].numpy()}}),
+        (7, {"tanh": piece(FLAT, value=5.0, looks=(0.2, 0.3))}),
+        (8, {"relu": piece(GROWING) | {"grid_few_std": 3 * GROWING}}),
+        (8, {"relu": piece(GROWING) | {"grid_few_mean": 2 * GROWING}}),
+    ],
+)  # fmt: skip
+def test_every_claim_on_carbon_dioxide_can_fail(place: int, changes: dict[str, Any]) -> None:
+    assert not verdicts(**changes)[place]
+
+
+def test_few_draws_are_compared_in_standard_deviations() -> None:
+    config = gal2016_co2.Config()
+    apart = piece(FLAT) | {"grid_few_mean": 0.3 * FLAT, "grid_few_std": 0.9 * FLAT}
+    claim = few_draws("", config, apart)
+    assert claim.holds
+    assert "off by 0.30 standard deviations (theory: 0.32)" in claim.measured
+    assert "the standard deviation by 10 % (theory: 24 %)" in claim.measured
+    both = few_draws("", config, apart, apart | {"grid_few_std": 1.7 * FLAT})
+    assert not both.holds
+    assert "by 50 % (theory" in both.measured
+
+
+def gaps(std: float, *, train_std: float = 0.1, value: float = 0.0) -> dict[str, Any]:
+    values, ones = np.full(100, value), np.ones(100)
+    grid = {f"grid_{name}": values for name in ("mean", "few_mean")}
+    return grid | {
+        "grid_std": ones, "grid_few_std": ones, "train_std": np.full(275, train_std),
+        "test_std": std * ones, "test_mean": values, "test_standard": values,
+    }  # fmt: skip
+
+
+def test_claims_on_solar_irradiance_hold_and_fail() -> None:
+    column = torch.tensor([0.1] * 90 + [0.9] * 10, dtype=torch.float64).unsqueeze(1)
+    curve = Curve(column, column, column, column, period=0.1)
+    config = gal2016_solar.Config()
+
+    def holds(relu: dict[str, Any], shallow: dict[str, Any]) -> list[bool]:
+        claims = solar_claims(config, curve, {"relu": relu, "shallow": shallow}, gaps(1.0))
+        assert claims[1].holds or claims[1].correction
+        return [claim.holds for claim in claims]
+
+    assert holds(gaps(0.5), gaps(0.5)) == [True] * 5
+    assert holds(gaps(0.3), gaps(0.3)) == [True, False, True, True, True]
+    assert holds(gaps(0.05), gaps(0.5))[0] is False
+    assert holds(gaps(0.5) | {"test_standard": np.full(100, 9.0)}, gaps(0.5))[2] is False
+    assert holds(gaps(0.5), gaps(0.5, value=5.0))[3] is False
+
+
+def test_coverage_counts_years_and_widening_makes_up_for_what_is_missing() -> None:
+    y = np.linspace(0, 1, 100)
+    assert coverage(gaps(0.25), y) == pytest.approx(0.5)
+    factor = widening(gaps(0.25), y)
+    assert coverage(gaps(0.25 * factor), y) == pytest.approx(0.95, abs=0.011)
