@@ -91,7 +91,7 @@ def _wider(piece: Piece, process: Piece) -> Claim:
         ""
         if holds
         else f"It is as certain in the gaps as at the years that it has learned: {ratio:.2f} times the "
-        f"spread. The Gaussian process has {other:.0f} times the spread in the gaps that it has at those years.",
+        f"spread. The Gaussian process has {other:.0f} times the spread in the gaps that it has there.",
     )
 
 
