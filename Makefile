@@ -51,6 +51,7 @@ bench: $(READY) $(PEERS)/.ready
 	$(BIN)/python benchmarks/moments.py
 	PYTHONPATH=src $(PEERS)/bin/python benchmarks/training.py
 	$(BIN)/python benchmarks/stacked.py
+	PYTHONPATH=src $(PEERS)/bin/python benchmarks/peers_faults.py
 	$(BIN)/python benchmarks/linear.py
 
 docs: $(DOCS_READY)

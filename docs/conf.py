@@ -20,6 +20,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_typehints = "signature"
+python_maximum_signature_line_length = 90
 autodoc_member_order = "bysource"
 exclude_patterns = ["_build"]
 html_theme = "furo"

@@ -184,7 +184,7 @@ def draw(outcome: Outcome) -> Any:
     arrays = outcome.arrays
     datasets, kinds = list(arrays["datasets"]), list(arrays["kinds"])
     means, errors = np.array(arrays["means"]), np.array(arrays["errors"])
-    figure = new_figure(3.2 * max(len(datasets), 1) + 1.5, 6.2)
+    figure = new_figure(3.2 * max(len(datasets), 1) + 2.4, 6.2)
     axes = figure.subplots(2, max(len(datasets), 1), sharey=True, squeeze=False)
     position = np.arange(len(kinds))[::-1]
     for column, name in enumerate(datasets):
@@ -193,6 +193,7 @@ def draw(outcome: Outcome) -> Any:
             value, error = means[column, :, metric], errors[column, :, metric]
             ax.errorbar(value, position, xerr=error, fmt="o", color="#1f4e79", ecolor="#9bb7d4", capsize=2)
             ax.grid(axis="x", alpha=0.3)
+            ax.locator_params(axis="x", nbins=5)
             ax.set_yticks(position, kinds)
             ax.set_xlabel(METRICS[metric])
             if metric == 2:

@@ -60,7 +60,7 @@ def predict(
         model: any `nn.Module` with something random in it.
         x: a tensor, a tuple (positional) or mapping (keywords) of tensors with N rows, or an iterable of
             such batches, as a `DataLoader`.
-        num_draws: T.
+        num_draws: how many functions, T.
         seed: draw t of a seed is the same function in every call, batch size and order.
         likelihood: what the outputs mean; None gives moments of the raw outputs.
         draws: "shared": a draw is one function for all rows. "independent": noise for every row of its

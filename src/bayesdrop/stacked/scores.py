@@ -30,7 +30,7 @@ def draw_outputs(network: Trained, x: Tensor, *, num_draws: int, seed: int = 0) 
     Args:
         network: trained.
         x: (N, K) inputs, prepared as those it was trained on.
-        num_draws: T.
+        num_draws: how many functions, T.
         seed: names the sequence of functions.
     """
     source = NoiseSource(seed)
