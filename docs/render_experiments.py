@@ -38,7 +38,7 @@ the numbers as printed beside ours, what the paper claims and whether it held, t
 
 ```console
 $ bayesdrop experiments list
-$ bayesdrop experiments run NAME [--preset P] [--set key=value ...] [--fresh] [--processes N] [-o DIR]
+$ bayesdrop experiments run NAME [--preset P|--quick] [--set key=value ...] [--fresh] [--processes N] [-o DIR]
 $ bayesdrop experiments table [NAME]
 ```
 

@@ -67,6 +67,7 @@ def test_fresh_computes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (("run", "toy2020-sqares"), "Did you mean 'toy2020-squares'?"),
         (("run", "toy2020-squares", "--preset", "quik"), "Did you mean 'quick'?"),
+        (("run", "toy2020-squares", "--preset", "smoke", "--quick"), "--quick is --preset quick"),
         (("run", "toy2020-squares", "--set", "power"), "KEY=VALUE"),
         (("run", "toy2020-squares", "--set", "pover=2"), "Did you mean 'power'?"),
         (("run", "toy2020-squares", "--set", "power=two"), "must be a number"),
@@ -109,7 +110,7 @@ def test_table_reads_results_and_names_gaps() -> None:
     assert result.exit_code == 0, result.output
     assert "toy2020-squares: not run" in result.stdout
     invoke("run", "toy2020-squares")
-    invoke("run", "toy2020-squares", "--preset", "quick")
+    invoke("run", "toy2020-squares", "--quick")
     both = invoke("table", "toy2020-squares").stdout
     assert "preset default" in both
     assert "preset quick" in both

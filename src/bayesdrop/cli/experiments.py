@@ -18,6 +18,7 @@ def add_experiments(app: Any, typer: Any) -> None:
     app.add_typer(group, name="experiments")
     name_argument = typer.Argument(help="One of `bayesdrop experiments list`.")
     preset_option = typer.Option("default", "--preset", help="default: the reproduction; smoke: seconds.")
+    quick_option = typer.Option(False, "--quick", help="Short for --preset quick, where there is one.")
     set_option = typer.Option([], "--set", metavar="KEY=VALUE", help="A setting; may be given many times.")
     fresh_option = typer.Option(False, "--fresh", help="Compute all again instead of going on.")
     processes_option = typer.Option(1, "--processes", min=1, help="How many pieces at a time.")
@@ -35,6 +36,7 @@ def add_experiments(app: Any, typer: Any) -> None:
     def run(
         name: str = name_argument,
         preset: str = preset_option,
+        quick: bool = quick_option,
         settings: list[str] = set_option,
         fresh: bool = fresh_option,
         processes: int = processes_option,
@@ -45,6 +47,9 @@ def add_experiments(app: Any, typer: Any) -> None:
         from bayesdrop.experiments.settings import with_settings
 
         try:
+            if quick and preset != "default":
+                raise ValueError(f"--quick is --preset quick; got --preset {preset} too.")
+            preset = "quick" if quick else preset
             overrides = _pairs(settings)
             with_settings(load_experiment(name).config(preset), overrides)
             if output.exists() and not output.is_dir():
