@@ -144,7 +144,7 @@ def test_every_preset_has_a_recipe_for_every_size(name: str, shape: tuple[int, i
 def test_the_papers_settings_are_theirs() -> None:
     paper = preset_recipe("gal2016", 455, 13, p=0.05, precision=0.159708).candidates[0].settings
     assert (paper.hidden, paper.epochs, paper.lr, paper.schedule) == ((50,), 400, 1e-3, "constant")
-    assert (paper.p, paper.input_p, paper.length_scale, paper.batch_size) == (0.05, 0.05, 1e-2, 128)
+    assert (paper.p, paper.input_p, paper.length_scale, paper.batch_size) == (0.05, 0.05, 1e-2, 32)
     assert math.isclose(paper.noise_std**-2, 0.159708)
     assert preset_recipe("gal2016", 41_157, 9).candidates[0].settings.hidden == (100,)
     grid = preset_recipe("gal2018", 455, 13, precisions=(0.1, 0.15, 0.2))
