@@ -47,7 +47,7 @@ def gal2016(
         length_scale=length_scale,
         noise_std=1.0 if precision is None else precision**-0.5,
         epochs=epochs or (200 if rows >= _MANY else 400),
-        # As the paper says. Batches of 128, which its repository has had since, give the table of 2018, not this.
+        # As the paper says. Those of 128, which its repository has had since, give the table of 2018 instead.
         batch_size=32,
         lr=1e-3,
         schedule="constant",
