@@ -15,17 +15,10 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.experiments.pieces import PieceCache
-from bayesdrop.experiments.row import Claim, Outcome, Row
+from bayesdrop.experiments.row import Claim, Outcome
 from bayesdrop.experiments.uci.picture import draw_table
 from bayesdrop.experiments.uci.published import SECONDS_2016, best_printed, published_error, published_mean
-from bayesdrop.experiments.uci.report import (
-    Benchmark,
-    printed_column,
-    ranks,
-    run_benchmark,
-    score_rows,
-    second_rows,
-)
+from bayesdrop.experiments.uci.report import Benchmark, rank_rows, run_benchmark, score_rows, second_rows
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
@@ -81,7 +74,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         progress=progress,
     )
     rows = score_rows(found, _COLUMNS, _PRINTED)
-    rows += _rank_rows(found)
+    rows += rank_rows(found, ("VI", "PBP"), _COLUMNS, {})
     rows += second_rows(found, {(name, "gal2016"): one[0] for name, one in SECONDS_2016.items()})
     notes = (
         f"The papers' methods were fitted {config.repeats} times to every split of a set of fewer than 2,000"
@@ -92,22 +85,6 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         " each repeats its own table.",
     )
     return Outcome(tuple(rows), tuple(_claims(found)), found.arrays(), notes)
-
-
-def _rank_rows(found: Benchmark) -> list[Row]:
-    sets = [name for name in found.present if published_mean("VI", name, 1) is not None]
-    if not sets:
-        return []
-    rows = []
-    for metric, title in ((1, "average rank, log-likelihood"), (0, "average rank, RMSE")):
-        columns = {label: {name: found.mean(name, label, metric) for name in sets} for label in found.labels}
-        for column in ("VI", "PBP"):
-            printed = printed_column(column, sets, metric)
-            if printed is not None:
-                columns[f"{column} (printed)"] = printed
-        for label, (mean, error) in ranks(columns, sets, highest=metric == 1).items():
-            rows.append(Row(f"{len(sets)} sets, {label}", title, None, mean, error))
-    return rows
 
 
 def _claims(found: Benchmark) -> list[Claim]:

@@ -17,14 +17,7 @@ from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Claim, Outcome, Row
 from bayesdrop.experiments.uci.picture import draw_rates, draw_scores
 from bayesdrop.experiments.uci.published import AVERAGE_RANKS, best_printed, published_mean
-from bayesdrop.experiments.uci.report import (
-    Benchmark,
-    printed_column,
-    ranks,
-    run_benchmark,
-    score_rows,
-    second_rows,
-)
+from bayesdrop.experiments.uci.report import Benchmark, rank_rows, run_benchmark, score_rows, second_rows
 from bayesdrop.plots import new_figure
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
@@ -82,7 +75,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     )
     rows = score_rows(found, _COLUMNS, _PRINTED)
     rows += _rate_rows(found)
-    rows += _rank_rows(found)
+    rows += rank_rows(found, ("DGP",), _COLUMNS, AVERAGE_RANKS)
     rows += second_rows(found, {})
     length = "the paper's number of epochs" if config.steps is None else f"at most {config.steps:,} steps"
     notes = (
@@ -106,23 +99,6 @@ def _rate_rows(found: Benchmark) -> list[Row]:
             paper = "about 0" if layer == 0 else None
             error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
             rows.append(Row(f"{name}, {label}", "learned rate p", paper, float(values.mean()), error))
-    return rows
-
-
-def _rank_rows(found: Benchmark) -> list[Row]:
-    sets = [name for name in found.present if published_mean("DGP", name, 1) is not None]
-    if not sets:
-        return []
-    rows = []
-    for order, metric, title in ((0, 1, "average rank, log-likelihood"), (1, 0, "average rank, RMSE")):
-        columns = {label: {name: found.mean(name, label, metric) for name in sets} for label in found.labels}
-        printed = printed_column("DGP", sets, metric)
-        if printed is not None:
-            columns["DGP (printed)"] = printed
-        for label, (mean, error) in ranks(columns, sets, highest=metric == 1).items():
-            column = "DGP" if label.startswith("DGP") else _COLUMNS.get(label)
-            paper = AVERAGE_RANKS[column][order] if column is not None else None
-            rows.append(Row(f"{len(sets)} sets, {label}", title, paper, mean, error))
     return rows
 
 

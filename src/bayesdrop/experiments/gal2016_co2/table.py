@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bayesdrop.experiments.curves.config import common_notes
 from bayesdrop.experiments.curves.measures import at, rmse, roughness, season
 from bayesdrop.experiments.curves.series import Curve
 from bayesdrop.experiments.row import Row
@@ -60,27 +61,17 @@ def make_rows(
 
 def make_notes(config: Config) -> list[str]:
     """What differs from the paper."""
-    notes = [
-        "Standard deviations are of the functions drawn. The paper adds the noise of the model, 1 / tau, "
-        "which at its weight decay is too small to be seen.",
+    own = (
         "The paper speaks of 4 or 5 hidden layers; its solver files have 3 or 4, and count the output too.",
         "Which months the authors took is inferred: 272 in a row from March 1958, those without a "
         "measurement left out, have the slope and spread of theirs.",
         "Months that followed are less the line of those before 1981. As the real curve bends upward, they "
         "lie far above it.",
-        "The paper does not give the parameters of its Gaussian process; ours maximise the evidence.",
-    ]
-    if config.solver == "adam":
-        notes.append(
-            f"{config.steps:,} steps of Adam at {config.lr:g}, falling to a hundredth of it along a cosine; "
-            "the paper has 1,000,000 of gradient descent with momentum."
-        )
-    if config.width != 1024:
-        notes.append(f"Hidden layers of {config.width} units instead of 1024.")
-    if config.head_start:
-        notes.append(
-            "Networks have a head start: TanH's first weights are as steep as the seasons, and half of a "
-            "ReLU network's second layer are tents, which end about 8 months from their middle. Without "
-            "it, so few steps leave a ReLU network of this width on a smooth curve with no seasons."
-        )
-    return notes
+    )
+    return common_notes(
+        config,
+        own,
+        "Networks have a head start: TanH's first weights are as steep as the seasons, and half of a "
+        "ReLU network's second layer are tents, which end about 8 months from their middle. Without "
+        "it, so few steps leave a ReLU network of this width on a smooth curve with no seasons.",
+    )

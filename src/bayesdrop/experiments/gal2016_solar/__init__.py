@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bayesdrop.data import DataNotFound
+from bayesdrop.experiments.curves.config import CurveConfig
 from bayesdrop.experiments.curves.network import Network
 from bayesdrop.experiments.curves.process import fit_process
 from bayesdrop.experiments.curves.series import solar_curve
@@ -34,20 +35,10 @@ NETWORKS = {
 
 
 @dataclass(frozen=True)
-class Config:
-    """All that the numbers depend on, beside `NETWORKS`."""
+class Config(CurveConfig):
+    """The settings."""
 
-    width: int = 256
-    steps: int = 2500
-    solver: str = "adam"  #: "sgd" is the authors', with the learning rates of `NETWORKS`
-    lr: float = 1e-3  #: of Adam, at first; it falls to a hundredth along a cosine
-    head_start: bool = True
-    num_draws: int = 1000
-    few_draws: int = 10
-    num_paths: int = 5
     num_grid: int = 761
-    restarts: int = 3  #: of the process's parameters
-    seed: int = 0
 
 
 SMOKE = Config(width=16, steps=4, num_draws=20, few_draws=5, num_paths=2, num_grid=77, restarts=0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesdrop.experiments.curves.config import common_notes
 from bayesdrop.experiments.curves.measures import few_draws, rmse, roughness
 from bayesdrop.experiments.curves.series import GAP, Curve
 from bayesdrop.experiments.row import Claim, Row
@@ -147,21 +148,8 @@ def _layers(found: Mapping[str, Piece]) -> Claim:
 
 def make_notes(config: Config) -> list[str]:
     """What differs from the paper."""
-    notes = [
-        "Standard deviations are of the functions drawn. The paper adds the noise of the model, 1 / tau, "
-        "which at its weight decay is too small to be seen.",
-        "Of the 391 years of the reconstruction the first 375 are used, as many as the authors' file has.",
-        "The paper does not give the parameters of its Gaussian process; ours maximise the evidence.",
-    ]
-    if config.solver == "adam":
-        notes.append(
-            f"{config.steps:,} steps of Adam at {config.lr:g}, falling to a hundredth of it along a cosine; "
-            "the paper has 1,000,000 of gradient descent with momentum."
-        )
-    if config.width != 1024:
-        notes.append(f"Hidden layers of {config.width} units instead of 1024.")
-    if config.head_start:
-        notes.append(
-            "Half of the second layer's units start as tents, which end about 7 years from their middle."
-        )
-    return notes
+    return common_notes(
+        config,
+        ("Of the 391 years of the reconstruction the first 375 are used, as many as the authors' file has.",),
+        "Half of the second layer's units start as tents, which end about 7 years from their middle.",
+    )

@@ -17,7 +17,7 @@ from bayesdrop.experiments.uci.fits import METHODS, METRICS, fit_piece, piece_ke
 from bayesdrop.experiments.uci.published import published, published_mean
 from bayesdrop.experiments.uci.sets import load_set
 
-__all__ = ["Benchmark", "printed_column", "ranks", "run_benchmark", "score_rows", "second_rows"]
+__all__ = ["Benchmark", "printed_column", "rank_rows", "ranks", "run_benchmark", "score_rows", "second_rows"]
 
 #: of the pieces that both tables share
 REVISION = 1
@@ -197,6 +197,38 @@ def ranks(
         column: (float(mean), float(error))
         for column, mean, error in zip(columns, places.mean(1), spread, strict=True)
     }
+
+
+def rank_rows(
+    found: Benchmark,
+    printed: Sequence[str],
+    columns: Mapping[str, str],
+    averages: Mapping[str, tuple[str, str]],
+) -> list[Row]:
+    """Rows of average ranks among our methods and some printed columns, over the sets that all of them have.
+
+    Args:
+        found: what was found.
+        printed: columns that take part with their printed means.
+        columns: for a label of ours, the printed column that it repeats.
+        averages: printed average ranks by column: by log-likelihood, by RMSE.
+    """
+    sets = [name for name in found.present if published_mean(printed[0], name, 1) is not None]
+    if not sets:
+        return []
+    rows = []
+    for order, metric, title in ((0, 1, "average rank, log-likelihood"), (1, 0, "average rank, RMSE")):
+        values = {label: {name: found.mean(name, label, metric) for name in sets} for label in found.labels}
+        names = {label: columns.get(label, "") for label in values}
+        for column in printed:
+            means = printed_column(column, sets, metric)
+            if means is not None:
+                values[f"{column} (printed)"] = means
+                names[f"{column} (printed)"] = column
+        for label, (mean, error) in ranks(values, sets, highest=metric == 1).items():
+            paper = averages[names[label]][order] if names[label] in averages else None
+            rows.append(Row(f"{len(sets)} sets, {label}", title, paper, mean, error))
+    return rows
 
 
 def printed_column(column: str, sets: Sequence[str], metric: int) -> dict[str, float] | None:
