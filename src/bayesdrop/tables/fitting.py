@@ -23,8 +23,6 @@ from bayesdrop.tables.schema import Schema, Task
 __all__ = ["FitOptions", "FittedTable", "fit_table", "targets_of"]
 
 _LEAST_ROWS = 10
-#: rows from which the default preset is given half its epochs
-_LARGE = 3000
 
 
 @dataclass(frozen=True)
@@ -102,14 +100,14 @@ def fit_table(
     inputs, tried = prepare(frame.iloc[fitted]), prepare(frame.iloc[held])
     say(f"Fitting {len(fitted):,} rows, {inputs.x.shape[1]} inputs; {len(held):,} rows are held out.")
     started = time.perf_counter()
-    estimator = _estimator(schema.task, options, *inputs.x.shape, say=say, progress=progress)
+    estimator = _estimator(schema.task, options, progress=progress)
     estimator.fit(inputs.x, _values(y[fitted], schema))
     judged = judge(estimator, tried.x, _places(y[held], schema), scaled=None, level=options.level)
     if options.refit:
         say("Fitting once more, to all rows; measures and thresholds are those of the first fit.")
         schema = _learned(frame, options, schema)
         everything = Preparer(schema)(frame)
-        estimator = _estimator(schema.task, options, *everything.x.shape, say=say, progress=progress)
+        estimator = _estimator(schema.task, options, progress=progress)
         estimator.fit(everything.x, _values(y, schema))
     names = ("std", "epistemic", "aleatoric", "entropy", "mutual_information", "max_prob")
     held_out = {name: judged.scores[name] for name in names if name in judged.scores}
@@ -214,19 +212,12 @@ def _split(y: NDArray[Any], share: float, seed: int, task: Task) -> tuple[NDArra
     return np.sort(fitted), np.sort(held)
 
 
-def _estimator(
-    task: Task, options: FitOptions, rows: int, columns: int, *, say: Callable[[str], None], progress: bool
-) -> Any:
+def _estimator(task: Task, options: FitOptions, *, progress: bool) -> Any:
     from bayesdrop.estimators import DropoutClassifier, DropoutRegressor
 
     kind: Any = DropoutRegressor if task == "regression" else DropoutClassifier
     chosen = {name: value for name, value in options.estimator.items() if value is not None}
-    made = kind(random_state=options.seed, progress=progress, **chosen)
-    if rows >= _LARGE and not {"preset", "epochs"} & set(chosen):
-        epochs = max(1, made.recipe(rows, columns).candidates[0].settings.epochs // 2)
-        say(f"A table this large gets half the default's epochs, {epochs}; for all: --preset default.")
-        made.set_params(epochs=epochs)
-    return made
+    return kind(random_state=options.seed, progress=progress, **chosen)
 
 
 def _values(y: NDArray[Any], schema: Schema) -> NDArray[Any]:
