@@ -47,7 +47,7 @@ PRECISIONS_2018 = {
     "wine": (2.5, 3.0, 3.5),
     "yacht": (0.25, 0.5, 0.75),
 }
-#: length scales that a validation set chooses from, with Concrete dropout. Where they are short, rates fall to
+#: length scales that a validation set chooses from, with Concrete dropout. With short ones rates fall to
 #: zero on a small set, and the noise with the errors on training rows.
 LENGTH_SCALES = (0.1, 0.3, 1.0, 2.0, 4.0)
 
