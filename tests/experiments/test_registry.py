@@ -98,6 +98,14 @@ def test_results_are_of_the_registered_experiments_as_they_are_now(stem: str) ->
 
 
 @pytest.mark.parametrize("stem", RECORDS)
+def test_results_have_numbers_and_name_no_place_of_a_machine(stem: str) -> None:
+    outcome = RECORDS[stem].outcome
+    assert any(row.ours is not None for row in outcome.rows), "it was run without its data"
+    texts = [*outcome.notes, *(row.note for row in outcome.rows), *(one.measured for one in outcome.claims)]
+    assert not [text for text in texts if re.search(r"(^|[\s'\"(])/[a-z]+/", text)]
+
+
+@pytest.mark.parametrize("stem", RECORDS)
 def test_a_picture_is_drawn_from_its_results_alone(stem: str, tmp_path: Path) -> None:
     record = RECORDS[stem]
     figure = load_experiment(record.experiment).draw(record.outcome)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import bayesdrop
+from bayesdrop.data import DataNotFound
 from bayesdrop.errors import MissingExtra
 from bayesdrop.experiments import Outcome, Record, Row, load_experiment, read_record, run_experiment
 from bayesdrop.experiments.record import read_records, write_record
@@ -152,6 +153,24 @@ def test_a_record_that_is_written_again_is_the_same_file(tmp_path: Path) -> None
     write_record(record, tmp_path)
     assert first.read_bytes() == content
     assert record.digest == read_record(first).digest
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [(Row("other", "m", None, None),), (Row("a", "m", None, 1.0), Row("b", "m", None, None))],
+    ids=["nothing was run", "a set was not run"],
+)
+def test_a_run_without_the_data_does_not_replace_numbers(tmp_path: Path, rows: tuple[Row, ...]) -> None:
+    def record(*found: Row) -> Record:
+        return Record("toy2020-squares", "Toy", "default", {}, {}, "", None, 0.0, Outcome(found))
+
+    path = write_record(record(Row("a", "m", None, 1.0), Row("b", "m", None, 2.0)), tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(DataNotFound, match="has numbers and stays"):
+        write_record(record(*rows), tmp_path)
+    assert path.read_bytes() == before
+    write_record(record(Row("a", "m", None, 3.0)), tmp_path)  # fewer rows are the settings' own choice
+    assert path.read_bytes() != before
 
 
 def test_the_digest_moves_with_the_numbers_and_not_with_the_clock() -> None:

@@ -13,6 +13,11 @@ __all__ = ["DataNotFound", "cache_folder", "data_folder", "write_whole"]
 class DataNotFound(FileNotFoundError):
     """A data set is not at hand and cannot be had from here."""
 
+    @property
+    def brief(self) -> str:
+        """What is missing, without the places that were looked at: those are of one machine."""
+        return str(self).partition(". ")[0]
+
 
 def data_folder() -> Path | None:
     """The folder that `$BAYESDROP_DATA` names; None if the variable is empty or not set."""

@@ -142,7 +142,7 @@ def memory_of(tensor: Tensor) -> int:
     """Where the elements of a tensor are: the same for all views of one memory."""
     try:
         return tensor.untyped_storage().data_ptr()
-    except (NotImplementedError, RuntimeError):
+    except RuntimeError:
         return id(tensor)  # sparse tensors have no storage of their own
 
 

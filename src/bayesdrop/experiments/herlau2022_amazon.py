@@ -101,7 +101,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
             try:
                 reviews(domain, features, config.values)
             except DataNotFound as error:
-                note = str(error).partition(". ")[0]
+                note = error.brief
                 rows += [
                     Row(setting, f"test error, {name}", None, None, None, note)
                     for name in ("ridge", "dropout")

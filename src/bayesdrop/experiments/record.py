@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from bayesdrop.data.files import write_whole
+from bayesdrop.data.files import DataNotFound, write_whole
 from bayesdrop.errors import must
 from bayesdrop.experiments.row import Claim, Outcome, Row
 
@@ -53,7 +53,11 @@ class Record:
 
 
 def write_record(record: Record, folder: str | os.PathLike[str]) -> Path:
-    """Write `<stem>.json`, whole or not at all; returns its path."""
+    """Write `<stem>.json`, whole or not at all; returns its path.
+
+    A file that has numbers is not replaced by a record that has none in their place: a run without the data
+    would wipe out one with them.
+    """
     text = _lines(record)
     if len(text) > MOST_CHARACTERS:
         sizes = {name: len(_dumped(_packed(value))) for name, value in record.outcome.arrays.items()}
@@ -61,7 +65,26 @@ def write_record(record: Record, folder: str | os.PathLike[str]) -> Path:
         requirement = f"small enough for a file of {MOST_CHARACTERS:,} characters"
         hint = f"The largest is {largest!r}: keep what the picture shows and no more."
         raise ValueError(must(record.experiment, "arrays", requirement, f"{len(text):,}", hint))
-    return write_whole(Path(folder) / f"{record.stem}.json", text.encode())
+    path = Path(folder) / f"{record.stem}.json"
+    lost = _lost(record, path)
+    if lost:
+        raise DataNotFound(
+            f"{record.experiment}: {lost} could not be run, for want of data. {path} has numbers and stays."
+        )
+    return write_whole(path, text.encode())
+
+
+def _lost(record: Record, path: Path) -> str:
+    """What a file has numbers for and a record of the same settings does not; empty if nothing."""
+    if not path.exists():
+        return ""
+    old = read_record(path)
+    had = {(row.setting, row.metric) for row in old.outcome.rows if row.ours is not None}
+    missing = [row for row in record.outcome.rows if row.ours is None]
+    if had and len(missing) == len(record.outcome.rows):
+        return "all of it"
+    gone = [row.setting for row in missing if (row.setting, row.metric) in had]
+    return ", ".join(dict.fromkeys(gone))
 
 
 def read_record(path: str | os.PathLike[str]) -> Record:

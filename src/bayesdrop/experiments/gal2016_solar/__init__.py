@@ -50,7 +50,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     try:
         curve = solar_curve()
     except DataNotFound as error:
-        return Outcome((Row("MC dropout", "coverage of the gaps", None, None, note=str(error)),))
+        return Outcome((Row("MC dropout", "coverage of the gaps", None, None, note=error.brief),))
     common = {"data": "solar", "num_grid": config.num_grid, "between": (-1.9, 1.9), "seed": config.seed}
     fields = ("width", "steps", "solver", "lr", "head_start", "num_draws", "few_draws", "num_paths")
     # The spread in training is watched in the gap in the middle.

@@ -79,7 +79,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     try:
         load_digits()
     except DataNotFound as error:
-        return Outcome(tuple(make_rows(config, plan, None)), notes=(str(error),))
+        return Outcome(tuple(make_rows(config, plan, None)), notes=(error.brief,))
     made = run_pieces(plan.keys, train_network, cache=cache, progress=progress, label="Networks")
     pieces = Pieces(plan.keys, made)
     return Outcome(
