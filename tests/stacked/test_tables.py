@@ -11,10 +11,8 @@ import pytest
 import torch
 
 from bayesdrop.errors import Diverged
-from bayesdrop.stacked import Candidate, Mixture, Recipe, Settings, Table, draw_outputs, fit_tables
+from bayesdrop.stacked import Candidate, Mixture, Recipe, Settings, Table, fit_tables
 from bayesdrop.stacked.grow import grow
-from bayesdrop.stacked.loop import PRIOR_RATE, PRIOR_SHAPE
-from bayesdrop.stacked.noise_step import with_final_m_step
 from bayesdrop.stacked.presets import PRESETS, preset_recipe
 from bayesdrop.stacked.table_fit import TableFit
 
@@ -172,17 +170,3 @@ def test_recipes_that_make_no_sense_are_refused(options: dict[str, Any], message
         recipe(**options)
     with pytest.raises(ValueError, match="one of 'default'"):
         preset_recipe("best", 10, 2)
-
-
-def test_the_last_m_step_is_the_mode_of_the_noise() -> None:
-    whole = table(80)
-    way = recipe(candidate(noise="map", epochs=10), parts=0, calibrate=False)
-    found = with_final_m_step(fit_tables([whole], way)[0], whole, num_draws=50)
-    network = found.components[0].network
-    assert found.target is not None
-    y = found.target.standardised(whole.y)
-    outputs = torch.cat(list(draw_outputs(network, found.encoders[0](whole.x), num_draws=50)))
-    error = float((outputs - y).square().sum()) / 50
-    assert network.log_noise_std is not None
-    expected = (40 + PRIOR_SHAPE - 1) / (error / 2 + PRIOR_RATE)
-    assert math.isclose(float((-2 * network.log_noise_std).exp()), expected, rel_tol=1e-4)

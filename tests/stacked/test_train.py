@@ -14,8 +14,9 @@ from torch import Tensor
 
 import bayesdrop as bd
 from bayesdrop.stacked import Job, Settings, Trained, draw_outputs, export, likelihood_of, score, train
-from bayesdrop.stacked.loop import PRIOR_RATE, PRIOR_SHAPE, train_stack
+from bayesdrop.stacked.loop import train_stack
 from bayesdrop.stacked.network import noise_shapes
+from bayesdrop.stacked.noise_step import PRIOR_RATE, PRIOR_SHAPE
 from bayesdrop.stacked.optimise import learning_rates
 from bayesdrop.stacked.streams import NoiseStreams, RowStream
 from bayesdrop.stacked.train import plan_stacks
@@ -173,6 +174,24 @@ def test_the_map_noise_is_the_mode_of_its_posterior() -> None:
     precision = (48 / 2 + PRIOR_SHAPE - 1) / (error / 2 + PRIOR_RATE)
     assert network.log_noise_std is not None
     assert math.isclose(float(network.log_noise_std[0]), -0.5 * math.log(precision), rel_tol=1e-9)
+
+
+def test_noise_with_a_pace_is_held_back_and_then_goes_to_its_mode() -> None:
+    x, y = table(80)
+    weight = torch.linspace(0.2, 3.0, 80, dtype=torch.float64)
+    rows = torch.arange(0, 80, 2)
+    one = settings(noise="map", noise_pace=0.3, noise_std=2.0, p=0.2, epochs=10, check_every=5)
+    job = Job(x, y, one, seed=0, rows=rows, weight=weight)
+    network = train_stack([job, Job(x, y, settings(noise="map", epochs=10), seed=1)])[0]
+    # Errors are smaller than the noise that it starts with, so that every step is as long as it may be.
+    levels = [math.log(std[0]) for std in network.history["noise_std"]]
+    assert levels == pytest.approx([math.log(2.0) - 0.15, math.log(2.0) - 0.3], rel=1e-6)
+    outputs = torch.cat(list(draw_outputs(network, x[rows], num_draws=2000, seed=5)))
+    square = (outputs - y[rows]).square().flatten(1) @ (weight[rows] / weight[rows].mean())
+    spread = float(square.std()) / math.sqrt(20)
+    assert network.log_noise_std is not None
+    error = 2 * ((20 + PRIOR_SHAPE - 1) * float((2 * network.log_noise_std).exp()) - PRIOR_RATE)
+    assert abs(error - float(square.mean())) < 4 * spread
 
 
 def test_patience_stops_a_network_and_puts_the_best_weights_back() -> None:

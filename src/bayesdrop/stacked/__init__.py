@@ -6,7 +6,7 @@ from bayesdrop.stacked.grow import grow
 from bayesdrop.stacked.held_out import Calibration, calibrated
 from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.mixture import Component, Mixture
-from bayesdrop.stacked.noise_step import m_step, with_final_m_step
+from bayesdrop.stacked.noise_step import m_step
 from bayesdrop.stacked.presets import PRESETS, preset_recipe
 from bayesdrop.stacked.recipe import Candidate, Recipe
 from bayesdrop.stacked.scores import Scores, draw_outputs, score
@@ -39,5 +39,4 @@ __all__ = [
     "preset_recipe",
     "score",
     "train",
-    "with_final_m_step",
 ]

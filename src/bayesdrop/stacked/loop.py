@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,15 +15,13 @@ from bayesdrop.errors import must
 from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.members import JoinedTable, Network
 from bayesdrop.stacked.network import Stack, layout_of, noise_shapes
+from bayesdrop.stacked.noise_step import m_step, noise_mode
 from bayesdrop.stacked.optimise import Adam, learning_rates
 from bayesdrop.stacked.parameters import Parameters
 from bayesdrop.stacked.scores import log_likelihoods
 from bayesdrop.stacked.streams import NoiseStreams
 
 __all__ = ["train_stack"]
-
-#: Gamma prior of a "map" noise precision
-PRIOR_SHAPE, PRIOR_RATE = 0.1, 0.01
 
 
 def _start_network(parameters: Parameters, level: Tensor, place: int, job: Job) -> None:
@@ -143,7 +142,8 @@ class _Loop:
                 history.setdefault("validation", []).append(scores[place])
                 stopped |= self._judge(place, scores[place], epoch)
             if stopped:
-                network.result = self._result(place, diverged=not bool(finite[place]))
+                result = self._result(place, diverged=not bool(finite[place]))
+                network.result = result if result.diverged else self._last_m_step(result, network.job)
                 done.append(place)
         if done:
             self._leave(done)
@@ -169,10 +169,22 @@ class _Loop:
             mean = float(self.squares[place]) / (
                 network.epoch_steps * network.job.settings.batch_size * targets
             )
-            count = max(errors / 2 + PRIOR_SHAPE - 1, PRIOR_SHAPE)
-            precision = count / (0.5 * mean * errors + PRIOR_RATE)
-            level[place] = -0.5 * float(np.log(precision))
+            level[place] = self._toward(level[place], noise_mode(mean * errors, errors), network)
             self.squares[place] = 0.0
+
+    def _toward(self, level: Tensor, mode: float, network: Network) -> Tensor:
+        """The level after an M-step, which `noise_pace` may stop on its way to the mode."""
+        settings = network.job.settings
+        reach = math.inf if settings.noise_pace is None else settings.noise_pace / settings.epochs
+        return level + (mode - level).clamp(-reach, reach)
+
+    def _last_m_step(self, result: Trained, job: Job) -> Trained:
+        """Noise that was held back goes all the way, with the weights that it was held back for."""
+        if job.settings.noise != "map" or job.settings.noise_pace is None:
+            return result
+        rows = torch.arange(len(job.x)) if job.rows is None else job.rows
+        weight = None if job.weight is None else job.weight[rows] / job.weight[rows].mean()
+        return m_step(result, job.x[rows], job.y[rows], weight=weight, seed=job.seed)
 
     def _validation_scores(self, places: Sequence[int]) -> dict[int, float]:
         wanted = [place for place in places if self.active[place].job.validation is not None]

@@ -38,6 +38,10 @@ class Settings:
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
         noise_std: standard deviation of the noise in the units of y, or where it starts.
+        noise_pace: how far the log of a "map" noise may move while weights are trained, in equal steps,
+            before one last M-step with the weights as they are. Noise that starts high then stays high: a
+            flexible network does not fit few rows exactly, and the noise does not vanish with its errors.
+            `history["noise_std"]` tells where it stood. No limit if None.
         temperature: of the concrete relaxation.
         per_unit: learned rates for every unit instead of every layer.
         first_weights: "linear", as `nn.Linear` has them, or "glorot", which are larger in a last layer.
@@ -63,6 +67,7 @@ class Settings:
     length_scale: float = 1e-2
     scale_by_fan_in: bool = False
     noise_std: float = 1.0
+    noise_pace: float | None = None
     temperature: float = 0.1
     per_unit: bool = False
     first_weights: FirstWeights = "linear"
@@ -138,7 +143,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "schedule": get_args(Schedule),
     "first_weights": get_args(FirstWeights),
 }
-_POSITIVE = ("length_scale", "noise_std", "temperature", "lr", "rate_lr", "clip_norm")
+_POSITIVE = ("length_scale", "noise_std", "noise_pace", "temperature", "lr", "rate_lr", "clip_norm")
 _COUNTS = ("epochs", "batch_size", "patience", "check_every", "validation_draws")
 
 

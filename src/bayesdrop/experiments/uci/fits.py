@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from bayesdrop.data import Table
@@ -16,7 +17,6 @@ from bayesdrop.metrics import interval_coverage, mean_log_likelihood, regression
 from bayesdrop.predict import Prediction
 from bayesdrop.stacked import Candidate, Mixture, Recipe, Settings, fit_tables, preset_recipe
 from bayesdrop.stacked import Table as Rows
-from bayesdrop.stacked.noise_step import with_final_m_step
 
 __all__ = ["METHODS", "METRICS", "fit_piece", "piece_keys"]
 
@@ -47,9 +47,13 @@ PRECISIONS_2018 = {
     "wine": (2.5, 3.0, 3.5),
     "yacht": (0.25, 0.5, 0.75),
 }
-#: length scales that a validation set chooses from, with Concrete dropout. With short ones rates fall to
-#: zero on a small set, and the noise with the errors on training rows.
-LENGTH_SCALES = (0.1, 0.3, 1.0, 2.0, 4.0)
+#: Length scales and paces of the noise that a validation set chooses from, with Concrete dropout. Noise that
+#: follows the errors at once falls with them on a small set, and rates fall to zero, unless l is long.
+PRIORS_2017 = (
+    *((length_scale, pace) for length_scale in (0.1, 0.3, 1.0) for pace in (0.1, 0.2, 0.4, 0.8)),
+    (1.0, None),
+    (2.0, None),
+)
 
 #: a fit of several tables: for every name of a method, one mixture a table
 Fit = Callable[[str, Sequence[Rows], Mapping[str, Any]], dict[str, list[Mixture]]]
@@ -181,7 +185,7 @@ def _estimator(preset: str) -> Fit:
 
 
 def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[str, list[Mixture]]:
-    """Two layers with Concrete dropout, inputs included; noise by MAP-EM, and by a last M-step."""
+    """Two layers with Concrete dropout, inputs included; noise by MAP-EM, before and after a last M-step."""
     size = len(rows[0].x)
     width = 100 if size >= 40_000 else 50
     candidates = [
@@ -193,6 +197,7 @@ def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[s
                 p=0.1,
                 input_p=0.1,
                 length_scale=length_scale,
+                noise_pace=pace,
                 scale_by_fan_in=True,
                 epochs=10_000,
                 lr=1e-3,
@@ -201,7 +206,7 @@ def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[s
                 check_every=500,
             )
         )
-        for length_scale in LENGTH_SCALES
+        for length_scale, pace in PRIORS_2017
     ]
     recipe = Recipe(
         tuple(candidates),
@@ -214,8 +219,18 @@ def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[s
         judge_draws=300,
     )
     mixtures = fit_tables(rows, _shortened(recipe, size, key["steps"]))
-    last = [with_final_m_step(mixture, one) for mixture, one in zip(mixtures, rows, strict=True)]
-    return {"CDropout": mixtures, "CDropoutM": last}
+    return {"CDropout": [_before_last_step(mixture) for mixture in mixtures], "CDropoutM": mixtures}
+
+
+def _before_last_step(mixture: Mixture) -> Mixture:
+    """The noise as it was when training ended."""
+    networks = [one.network for one in mixture.components]
+    stds = [torch.tensor(one.history["noise_std"][-1], dtype=one.weights[0].dtype) for one in networks]
+    components = [
+        replace(one, network=one.network.with_noise(std.log()))
+        for one, std in zip(mixture.components, stds, strict=True)
+    ]
+    return replace(mixture, components=tuple(components))
 
 
 #: method -> how it fits, and how many splits share a piece, and so a stack
