@@ -1,9 +1,10 @@
 """Gal, Hron & Kendall (2017), Tables 3 and 4, Figures 2 to 4: Concrete dropout on UCI regression sets.
 
 Two hidden layers of 50 units. "two-layers" is MC dropout with a grid of rates, the paper's column "Dropout";
-"CDropout" learns a rate for every layer and has its noise by MAP-EM with partial M-steps, "CDropoutM" by a full
-one after training; length scale and pace of the noise are chosen on a fifth of the training rows. "default" is
-this library's estimator as it comes. The printed columns of the deep Gaussian process (DGP) stand beside them.
+"CDropout" learns a rate for every layer and has its noise by MAP-EM with partial M-steps, "CDropoutM" by a
+full one after training; length scale and pace of the noise are chosen on a fifth of the training rows.
+"default" is this library's estimator as it comes. The printed columns of the deep Gaussian process (DGP) stand
+beside them.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     length = "the paper's number of epochs" if config.steps is None else f"at most {config.steps:,} steps"
     notes = (
         f"Networks of the paper's methods were trained for {length}.",
-        "Noise starts at the spread of the targets and is held back while weights and rates are trained, as by"
-        " the paper's partial M-steps: on small sets, noise that follows the errors at once falls to nothing"
+        "Noise starts at the spread of the targets and is held back while weights and rates are trained, as"
+        " by the paper's partial M-steps: on small sets, noise that follows the errors at once falls to nothing"
         " with them. CDropout has it as training leaves it, CDropoutM after an M-step in closed form. Length"
         " scale and pace are those whose CDropoutM is best on the last fifth of a split's training rows.",
         "Average ranks of ours are over the sets that were run, among our methods and the printed DGP.",
