@@ -3,8 +3,8 @@
 Two hidden layers of 50 units. "two-layers" is MC dropout with a grid of rates, the paper's column "Dropout";
 "CDropout" learns a rate for every layer and has its noise by MAP-EM with partial M-steps, "CDropoutM" by a
 full one after training; length scale and pace of the noise are chosen on a fifth of the training rows.
-"default" is this library's estimator as it comes. The printed columns of the deep Gaussian process (DGP) stand
-beside them.
+"default" is this library's estimator as it comes. The printed column of the deep Gaussian process (DGP)
+stands beside them.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     notes = (
         f"Networks of the paper's methods were trained for {length}.",
         "Noise starts at the spread of the targets and is held back while weights and rates are trained, as"
-        " by the paper's partial M-steps: on small sets, noise that follows the errors at once falls to nothing"
-        " with them. CDropout has it as training leaves it, CDropoutM after an M-step in closed form. Length"
+        " by the paper's partial M-steps: on small sets, noise that follows the errors at once falls to"
+        " nothing with them. CDropout has it as training leaves it, CDropoutM after an M-step in closed form. Length"
         " scale and pace are those whose CDropoutM is best on the last fifth of a split's training rows.",
         "Average ranks of ours are over the sets that were run, among our methods and the printed DGP.",
         "Seconds are of one processor core, search and scores included.",
