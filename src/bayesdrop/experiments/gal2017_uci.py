@@ -84,7 +84,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         "Noise starts at the spread of the targets and is held back while weights and rates are trained, as"
         " by the paper's partial M-steps: on small sets, noise that follows the errors at once falls to"
         " nothing with them. CDropout has it as training leaves it, CDropoutM after an M-step in closed form."
-        " Length scale and pace are those whose CDropoutM is best on the last fifth of a split's training rows.",
+        " Length scale and pace are those whose CDropoutM is best on the last fifth of the training rows.",
         "Average ranks of ours are over the sets that were run, among our methods and the printed DGP.",
         "Seconds are of one processor core, search and scores included.",
     )
