@@ -75,7 +75,7 @@ class Deferral:
         if rule.error is not None:
             asked = f"so that those that stay have an error of at most {rule.error:g}"
         else:
-            asked = f"at most {100 * (rule.share or 0):g} % of the rows"
+            asked = f"at most {100 * (rule.share or 0):g} % of rows on average"
         if self.threshold == -math.inf:
             return f"{asked}: no threshold does it, so that all rows go"
         if self.threshold == math.inf:
