@@ -119,9 +119,33 @@ def _claims(found: Benchmark) -> list[Claim]:
                 "" if holds else "It falls below the rate it starts at, but not to zero within these steps.",
             )
         )
+    if {"CDropoutM", "two-layers"} <= set(found.labels):
+        claims.append(_match(found))
     if "default" in found.labels:
         claims += _own_claims(found)
     return claims
+
+
+def _match(found: Benchmark) -> Claim:
+    """Learned rates beside a grid of rates, in log-likelihood."""
+    gaps = {}
+    for name in found.present:
+        gap = found.scores[name, "CDropoutM"][:, 1] - found.scores[name, "two-layers"][:, 1]
+        gaps[name] = (float(gap.mean()), float(gap.std(ddof=1) / len(gap) ** 0.5) if len(gap) > 1 else 0.0)
+    worse = [name for name, (mean, error) in gaps.items() if mean < -2 * error]
+    printed = [
+        f"{name} {published_mean('CDropoutM', name, 1)} against {published_mean('Dropout', name, 1)}"
+        for name in worse
+        if published_mean("CDropoutM", name, 1) is not None
+    ]
+    told = f"Not on {', '.join(worse)}; printed: {'; '.join(printed) or 'none'}." if worse else ""
+    return Claim(
+        "Concrete dropout matches the performance of hand-tuned dropout.",
+        "log-likelihood of CDropoutM less that of two-layers, over splits: "
+        + ", ".join(f"{name} {mean:+.3f} ± {error:.3f}" for name, (mean, error) in gaps.items()),
+        not worse,
+        told,
+    )
 
 
 def _own_claims(found: Benchmark) -> list[Claim]:

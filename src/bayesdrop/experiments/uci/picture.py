@@ -85,4 +85,4 @@ def draw_rates(figure: Any, outcome: Outcome, method: str) -> None:
         ax.set_xticks(layers, ["input", *(f"hidden {layer}" for layer in layers[1:])], fontsize=7)
         ax.set_ylim(bottom=-0.005)
         ax.grid(axis="y", alpha=0.3)
-    axes[0].set_ylabel("p", rotation=0)
+    axes[0].set_ylabel("p", rotation=0, labelpad=10)
