@@ -66,7 +66,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Fit every split by every method; means and standard errors."""
     found = run_benchmark(
         config.datasets,
-        dict.fromkeys(config.methods, config.steps),
+        config.methods,
+        steps=lambda method, rows: config.steps,
         splits=config.splits,
         num_draws=config.num_draws,
         repeats=config.repeats,

@@ -18,7 +18,7 @@ from bayesdrop.predict import Prediction
 from bayesdrop.stacked import Candidate, Mixture, Recipe, Settings, fit_tables, preset_recipe
 from bayesdrop.stacked import Table as Rows
 
-__all__ = ["METHODS", "METRICS", "fit_piece", "piece_keys"]
+__all__ = ["MANY_ROWS", "METHODS", "METRICS", "fit_piece", "piece_keys"]
 
 METRICS = ("RMSE", "log-likelihood (nats)", "95 % coverage", "calibration error")
 
@@ -47,6 +47,8 @@ PRECISIONS_2018 = {
     "wine": (2.5, 3.0, 3.5),
     "yacht": (0.25, 0.5, 0.75),
 }
+#: rows of a set that counts as large
+MANY_ROWS = 5000
 #: Length scales and paces of the noise that a validation set chooses from, with Concrete dropout. Noise that
 #: follows the errors at once falls with them on a small set, and rates fall to zero, unless l is long.
 PRIORS_2017 = (
@@ -54,6 +56,8 @@ PRIORS_2017 = (
     (1.0, None),
     (2.0, None),
 )
+#: the same for large sets, where noise finds its level at any pace
+PRIORS_2017_MANY = ((0.1, 0.4), (0.1, 0.8), (0.3, 0.8), (1.0, None), (2.0, None))
 
 #: a fit of several tables: for every name of a method, one mixture a table
 Fit = Callable[[str, Sequence[Rows], Mapping[str, Any]], dict[str, list[Mixture]]]
@@ -206,7 +210,7 @@ def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[s
                 check_every=500,
             )
         )
-        for length_scale, pace in PRIORS_2017
+        for length_scale, pace in (PRIORS_2017_MANY if len(load_set(name)) >= MANY_ROWS else PRIORS_2017)
     ]
     recipe = Recipe(
         tuple(candidates),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,8 +73,9 @@ def _shared(cache: PieceCache) -> PieceCache:
 
 def run_benchmark(
     datasets: Sequence[str],
-    methods: Mapping[str, int | None],
+    methods: Sequence[str],
     *,
+    steps: Callable[[str, int], int | None],
     splits: int,
     num_draws: int | None,
     repeats: int = 1,
@@ -85,7 +86,9 @@ def run_benchmark(
 
     Args:
         datasets: names of UCI sets, or CSV files.
-        methods: keys of `METHODS`, each with its most steps a network, or None for its own.
+        methods: keys of `METHODS`.
+        steps: of a method and a set's number of rows, the most steps of training a network; None for the
+            method's own.
         splits: at most so many of every set.
         num_draws: T when scoring; the methods' own if None.
         repeats: fits of one network to every split of a set of fewer than 2,000 rows, where the seed moves a
@@ -107,9 +110,16 @@ def run_benchmark(
     keys = [
         key
         for name in present
-        for method, steps in methods.items()
+        for method in methods
         for repeat in range(repeats if _moved_by_seed(name, method) else 1)
-        for key in piece_keys(name, method, splits, steps=steps, num_draws=num_draws, repeat=repeat)
+        for key in piece_keys(
+            name,
+            method,
+            splits,
+            steps=steps(method, len(load_set(name))),
+            num_draws=num_draws,
+            repeat=repeat,
+        )
     ]
     shared = _shared(cache)
     pieces = run_pieces(keys, fit_piece, cache=shared, progress=progress, label="Fits")
