@@ -92,7 +92,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         for steps in (config.steps, config.large_steps)
     ]
     notes = (
-        f"Networks of the paper's methods were trained for {lengths[0]}, those of sets with {MANY_ROWS:,} rows"
+        f"Networks of the paper's methods were trained for {lengths[0]}, of sets with {MANY_ROWS:,} rows"
         f" and more for {lengths[1]}.",
         "Noise starts at the spread of the targets and is held back while weights and rates are trained, as"
         " by the paper's partial M-steps: on small sets, noise that follows the errors at once falls to"
