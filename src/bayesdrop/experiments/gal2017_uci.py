@@ -67,7 +67,7 @@ SMOKE = Config(
 )
 PRESETS = {
     "paper": Config(steps=None, large_steps=None),
-    "quick": Config(methods=("concrete", "quick"), splits=3, steps=500, large_steps=500),
+    "quick": Config(methods=("concrete", "quick"), splits=2, steps=400, large_steps=400, num_draws=300),
 }
 
 
