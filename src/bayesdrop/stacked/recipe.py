@@ -30,7 +30,8 @@ class Candidate:
     def __str__(self) -> str:
         one = self.settings
         shape = "-".join(str(width) for width in one.hidden)
-        extra = f", {self.bins} bins" if self.bins else ""
+        extra = "" if one.noise_pace is None else f", noise pace {one.noise_pace:g}"
+        extra += f", {self.bins} bins" if self.bins else ""
         return f"{one.method} {shape} {one.activation}, p {one.p}, l {one.length_scale:g}{extra}"
 
 
