@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import rankdata
 
 from bayesdrop.data import DataNotFound, load_uci
@@ -21,6 +22,7 @@ from bayesdrop.experiments.uci.published import COLUMNS, best_printed, published
 from bayesdrop.experiments.uci.report import Benchmark, ranks
 from bayesdrop.experiments.uci.sets import load_set
 from bayesdrop.metrics import mean_log_likelihood
+from bayesdrop.stacked import Table as Rows
 
 
 @pytest.fixture
@@ -65,6 +67,25 @@ def test_the_errors_are_standard_errors_over_splits() -> None:
     assert found.error("boston", "m", 0) == pytest.approx(2 / 3**0.5)
     found.scores["boston", "m"] = found.scores["boston", "m"][:1]
     assert found.error("boston", "m", 0) is None
+
+
+def test_concrete_dropout_before_its_last_m_step_has_the_noise_of_its_training(
+    csv: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bayesdrop.experiments.uci.fits.PRIORS_2017", ((0.1, 0.2),))
+    table = load_set(csv)
+    rows = [Rows(table.x[train].numpy(), table.y[train].numpy(), seed=0) for train in table.train[:2]]
+    key = piece_keys(csv, "concrete", 2, steps=200, num_draws=20)[0]
+    found = METHODS["concrete"][0](csv, rows, key)
+    for before, after in zip(found["CDropout"], found["CDropoutM"], strict=True):
+        one, other = before.components[0].network, after.components[0].network
+        assert one.log_noise_std is not None
+        assert other.log_noise_std is not None
+        assert float(one.log_noise_std.exp()) == pytest.approx(other.history["noise_std"][-1][0], rel=1e-6)
+        # The line has far less noise than training was let go to.
+        assert -0.2 - 1e-5 < float(one.log_noise_std) < 0
+        assert float(other.log_noise_std) < -0.5
+        assert all(torch.equal(a, b) for a, b in zip(one.weights, other.weights, strict=True))
 
 
 def test_a_file_of_ones_own_takes_a_sets_place(csv: str, tmp_path: Path) -> None:

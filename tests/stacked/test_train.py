@@ -178,8 +178,11 @@ def test_the_map_noise_is_the_mode_of_its_posterior() -> None:
 
 def test_noise_with_a_pace_is_held_back_and_then_goes_to_its_mode() -> None:
     x, y = table(80)
-    weight = torch.linspace(0.2, 3.0, 80, dtype=torch.float64)
     rows = torch.arange(0, 80, 2)
+    # Rows whose errors are large weigh little.
+    weight = torch.full((80,), 2.0, dtype=torch.float64)
+    weight[::4] = 0.1
+    y[::4] += torch.where(torch.arange(20) % 2 == 0, 1.5, -1.5).view(-1, 1)
     one = settings(noise="map", noise_pace=0.3, noise_std=2.0, p=0.2, epochs=10, check_every=5)
     job = Job(x, y, one, seed=0, rows=rows, weight=weight)
     network = train_stack([job, Job(x, y, settings(noise="map", epochs=10), seed=1)])[0]
@@ -210,10 +213,12 @@ def test_patience_stops_a_network_and_puts_the_best_weights_back() -> None:
         assert math.isclose(found, max(trace), rel_tol=1e-4, abs_tol=1e-4)
 
 
-def test_a_network_that_diverges_says_so_and_leaves_the_others_alone() -> None:
+@pytest.mark.parametrize("noise", ["heteroscedastic", "map"])
+@pytest.mark.parametrize("lr", [1e10, 1e30])
+def test_a_network_that_diverges_says_so_and_leaves_the_others_alone(noise: str, lr: float) -> None:
     x, y = table(40, dtype=torch.float32)
-    wild = settings(lr=1e30, schedule="constant", epochs=4, check_every=1)
-    found = train_stack([Job(x, y, wild, seed=0), Job(x, y, settings(), seed=1)])
+    wild = settings(lr=lr, schedule="constant", epochs=8, check_every=1, noise=noise, batch_size=40)
+    found = train_stack([Job(x, y, wild, seed=0), Job(x, y, settings(noise=noise, batch_size=40), seed=1)])
     assert [network.diverged for network in found] == [True, False]
     assert all(torch.isfinite(weight).all() for weight in found[1].weights)
 
@@ -256,6 +261,7 @@ def test_every_row_is_seen_once_before_any_is_seen_again() -> None:
         ({"p": (0.1,)}, "one per hidden layer \\(2\\)"),
         ({"method": "dropblock"}, "`method` must be 'bernoulli'"),
         ({"lr": 0.0}, "`lr` must be a positive number"),
+        ({"noise": "learned", "noise_pace": 0.5}, "`noise_pace` must be None unless noise='map'"),
         ({"epochs": 0}, "`epochs` must be a positive int"),
     ],
 )

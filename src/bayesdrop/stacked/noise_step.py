@@ -29,7 +29,8 @@ def noise_mode(squared_error: float, errors: int) -> float:
     Reference: Gal, Hron & Kendall (2017), appendix D.
     """
     count = max(errors / 2 + PRIOR_SHAPE - 1, PRIOR_SHAPE)
-    return -0.5 * math.log(count / (0.5 * squared_error + PRIOR_RATE))
+    # A network that diverges has errors without end, which a quotient of counts and errors would not survive.
+    return 0.5 * (math.log(0.5 * squared_error + PRIOR_RATE) - math.log(count))
 
 
 @torch.no_grad()

@@ -99,6 +99,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and 0 < value < math.inf):
                 raise ValueError(must("Settings", name, "a positive number", value))
+        if self.noise_pace is not None and self.noise != "map":
+            raise ValueError(must("Settings", "noise_pace", "None unless noise='map'", self.noise_pace))
         for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):

@@ -15,7 +15,7 @@ from bayesdrop.data import Table
 from bayesdrop.experiments.uci.sets import load_set, set_stamp
 from bayesdrop.metrics import interval_coverage, mean_log_likelihood, regression_calibration_error, rmse
 from bayesdrop.predict import Prediction
-from bayesdrop.stacked import Candidate, Mixture, Recipe, Settings, fit_tables, preset_recipe
+from bayesdrop.stacked import Candidate, Component, Mixture, Recipe, Settings, fit_tables, preset_recipe
 from bayesdrop.stacked import Table as Rows
 
 __all__ = ["MANY_ROWS", "METHODS", "METRICS", "fit_piece", "piece_keys"]
@@ -56,7 +56,7 @@ PRIORS_2017 = (
     (1.0, None),
     (2.0, None),
 )
-#: the same for large sets, where noise finds its level at any pace
+#: the same for large sets, which take longer: rates fall to zero there at any pace
 PRIORS_2017_MANY = ((0.1, 0.4), (0.1, 0.8), (0.3, 0.8), (1.0, None), (2.0, None))
 
 #: a fit of several tables: for every name of a method, one mixture a table
@@ -228,13 +228,13 @@ def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[s
 
 def _before_last_step(mixture: Mixture) -> Mixture:
     """The noise as it was when training ended."""
-    networks = [one.network for one in mixture.components]
-    stds = [torch.tensor(one.history["noise_std"][-1], dtype=one.weights[0].dtype) for one in networks]
-    components = [
-        replace(one, network=one.network.with_noise(std.log()))
-        for one, std in zip(mixture.components, stds, strict=True)
-    ]
-    return replace(mixture, components=tuple(components))
+
+    def before(one: Component) -> Component:
+        network = one.network
+        std = torch.tensor(network.history["noise_std"][-1], dtype=network.weights[0].dtype)
+        return replace(one, network=network.with_noise(std.log()))
+
+    return replace(mixture, components=tuple(before(one) for one in mixture.components))
 
 
 #: method -> how it fits, and how many splits share a piece, and so a stack
