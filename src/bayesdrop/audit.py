@@ -17,8 +17,9 @@ from torch import nn
 from bayesdrop.draws import Site, StochasticModule
 from bayesdrop.draws.intercept import randomness_of
 from bayesdrop.draws.study import script_sites, study
+from bayesdrop.draws.subject import Subject
 from bayesdrop.errors import must, require
-from bayesdrop.inputs import Inputs, arguments, call, is_batch, to_device
+from bayesdrop.inputs import Inputs, arguments, is_batch, to_device
 from bayesdrop.layers import RecurrentDropout
 from bayesdrop.predict.record import recording
 from bayesdrop.predict.sampler import unwrapped
@@ -152,10 +153,11 @@ def audit(model: nn.Module, x: Inputs | Any = None) -> Audit:
 
 def _ran(model: nn.Module, batch: Inputs) -> tuple[tuple[Site, ...], tuple[str, ...]]:
     with torch.no_grad(), random_state_kept():
-        known = study(model, *arguments(batch))
-        draw = recording(model, batch, per_row=False, study=known)
-        with draw:
-            output = call(model, batch)
+        subject, inputs = Subject(model), arguments(batch)
+        known = study(subject, inputs)
+        draw, output = subject.run(
+            lambda module: recording(module, batch, per_row=False, study=known), inputs
+        )
     suspended = {(site.path, site.call) for site in known.off}
     sites = [
         site

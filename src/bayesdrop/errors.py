@@ -6,10 +6,11 @@ import importlib
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Diverged", "MissingExtra", "NoRandomness", "must", "must_be_finite", "require"]
+__all__ = ["Diverged", "MissingExtra", "NoRandomness", "must", "must_be_finite", "require", "whole_number"]
 
 
 class NoRandomness(ValueError):
@@ -55,6 +56,16 @@ def _described(value: Any) -> str:
         return type(value).__name__ if isinstance(value, torch.nn.Module) else value.__name__
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def whole_number(owner: str, argument: str, value: Any, *, at_least: int | None = None) -> int:
+    """`value`, if it is an int; a bool is none."""
+    wanted = "an int" if at_least is None else f"an int of at least {at_least}"
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(must(owner, argument, wanted, value))
+    if at_least is not None and value < at_least:
+        raise ValueError(must(owner, argument, wanted, value))
+    return int(value)
 
 
 def must_be_finite(owner: str, argument: str, value: Tensor) -> None:

@@ -1,25 +1,373 @@
-"""The global random states, given back as they were found."""
+"""Random numbers that are nobody else's, in place of the global generators.
+
+Code of somebody else (a model's forward, a loader) draws from torch's global generator. To run it and leave that
+generator as it was, one could keep its state and put it back; but a thread that draws numbers meanwhile would then
+get them a second time. A `Stream` never touches the global generator: what is called inside it is handed a generator
+of its own, which starts where the global one stands, so that the numbers are the same.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import threading
+import types
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-__all__ = ["random_state_kept"]
+__all__ = [
+    "GENERATOR_TAKERS",
+    "OPERATORS",
+    "SeedWatch",
+    "States",
+    "Stream",
+    "Turns",
+    "body_of",
+    "global_states",
+    "global_states_kept",
+    "have_moved",
+    "is_alone",
+    "name_of",
+    "random_state_kept",
+]
+
+_Item = TypeVar("_Item")
+
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+def name_of(func: Any) -> str:
+    """Name of a function of torch."""
+    name: str = getattr(func, "__name__", "")
+    # torch.ops.aten.dropout.default is called "dropout.default"
+    return name.partition(".")[0] if isinstance(func, OPERATORS) else name
+
+
+#: functions that draw numbers and can be told from which generator
+GENERATOR_TAKERS = frozenset(
+    {
+        "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli",
+        "bernoulli_", "normal", "normal_", "uniform_", "random_", "exponential_", "cauchy_", "geometric_",
+        "log_normal_", "multinomial", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet", "rrelu",
+        "rrelu_",
+    }
+)  # fmt: skip
+_DROPOUTS = frozenset(
+    {
+        "dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_",
+        "feature_alpha_dropout", "feature_alpha_dropout_",
+    }
+)  # fmt: skip
+# Written in Python by torch: their own code is run, and what it calls is seen.
+_BODIES = frozenset(
+    {
+        "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "rrelu",
+        "gumbel_softmax", "multi_head_attention_forward", "fractional_max_pool2d_with_indices",
+        "fractional_max_pool3d_with_indices",
+    }
+)  # fmt: skip
+# What draws numbers where they cannot be handed in.
+_UNSEEN = frozenset({"scaled_dot_product_attention", "native_dropout", "lstm", "gru", "rnn_tanh", "rnn_relu"})
+_DRAWING = GENERATOR_TAKERS | _DROPOUTS | _BODIES | _UNSEEN
+_SELU_LIMIT = 1.7580993408473766
+
+
+def body_of(func: Any) -> Callable[..., Any]:
+    """A function of torch.nn.functional that runs its own code while a mode is on.
+
+    The code first asks whether a mode is on and, if so, hands the call back: here it must not.
+    """
+    asks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+    inside = {**func.__globals__, **dict.fromkeys(asks, _nothing)}
+    body = types.FunctionType(func.__code__, inside, func.__name__, func.__defaults__, func.__closure__)
+    body.__kwdefaults__ = func.__kwdefaults__
+    return body
+
+
+def _nothing(*_: Any) -> bool:
+    return False
+
+
+class _Current(threading.local):
+    """The streams that are open in this thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.streams: list[Stream] = []
+
+
+_current = _Current()
+# Two streams never borrow the global generator at once.
+_borrowing = threading.RLock()
+# torch waits for a generator's own lock without letting other threads of Python run, and may be interrupted
+# while it holds it: two threads that ask for a state at once can wait for ever. So one asks after the other.
+_reading = threading.RLock()
+
+
+def _global_state() -> Tensor:
+    with _reading:
+        return torch.get_rng_state()
+
+
+def _set_global_state(state: Tensor) -> None:
+    with _reading:
+        torch.set_rng_state(state)
+
+
+class Stream(TorchFunctionMode):
+    """Random functions of torch that are called inside, in this thread, draw from a generator of its own.
+
+    It begins where the global generator (or an outer stream) stands, and gives the numbers that this would give.
+    Code that seeds the global generator wants what follows from that seed, and gets it. On other devices than the
+    CPU the device's own generator is used as ever.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = torch.Generator()
+        outer = _current.streams
+        self.generator.set_state(outer[-1].generator.get_state() if outer else _global_state())
+        self._watch = SeedWatch()
+
+    def __enter__(self) -> Self:
+        super().__enter__()  # type: ignore[no-untyped-call]
+        _current.streams.append(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _current.streams.pop()
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def __torch_function__(
+        self, func: Any, types_: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name not in _DRAWING:
+            if not isinstance(func, OPERATORS):
+                return func(*args, **kwargs)
+            name = name_of(func)
+        return self._drawn(name, func, args, kwargs)
+
+    def _drawn(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(func, types.FunctionType):
+            if name not in _BODIES:
+                return func(*args, **kwargs)
+            with self:
+                return body_of(func)(*args, **kwargs)
+        if not _on_cpu(args, kwargs) or self._watch.seeded():
+            return func(*args, **kwargs)
+        if name in GENERATOR_TAKERS:
+            if kwargs.get("generator") is not None or any(isinstance(a, torch.Generator) for a in args):
+                return func(*args, **kwargs)
+            return func(*args, **{**kwargs, "generator": self.generator})
+        if name in _DROPOUTS:
+            return self._dropped(name, func, args, kwargs)
+        if name in _UNSEEN and _draws_unseen(name, args, kwargs):
+            return self._borrowed(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _dropped(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Dropout as torch computes it on the CPU, to the last bit."""
+        values = dict(zip(("input", "p", "train"), args, strict=False)) | kwargs
+        x, p, train = values.get("input"), values.get("p"), values.get("train")
+        usual = isinstance(x, Tensor) and isinstance(p, float | int) and isinstance(train, bool)
+        if not usual or len(values) != 3 or not train or not 0 < p < 1 or x.numel() == 0:
+            return func(*args, **kwargs)
+        features = name.startswith("feature")
+        if features and x.dim() < 2:
+            return func(*args, **kwargs)
+        size = (*x.shape[:2], *(1 for _ in x.shape[2:]))
+        noise = x.new_empty(size) if features else torch.empty_like(x)
+        noise = noise.detach().bernoulli_(1 - p, generator=self.generator)
+        offset: Tensor | None = None
+        if "alpha" in name:
+            scale = 1 / ((_SELU_LIMIT**2 * p + 1) * (1 - p)) ** 0.5
+            offset = noise.add(-1).mul_(_SELU_LIMIT * scale).add_(_SELU_LIMIT * scale * p)
+            noise.mul_(scale)
+        else:
+            noise.div_(1 - p)
+        if name.endswith("_"):
+            return x.mul_(noise) if offset is None else x.mul_(noise).add_(offset)
+        return x * noise if offset is None else x * noise + offset
+
+    def _borrowed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The global generator itself, for as long as one call takes: torch has no other way there."""
+        with _borrowing:
+            before = _global_state()
+            _set_global_state(self.generator.get_state())
+            try:
+                return func(*args, **kwargs)
+            finally:
+                self.generator.set_state(_global_state())
+                _set_global_state(before)
+
+
+def _draws_unseen(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call of what draws numbers inside torch does draw some."""
+    if name == "scaled_dot_product_attention":
+        return bool(args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0))
+    if name == "native_dropout":
+        return True
+    # torch.lstm(input, hx, params, has_biases, num_layers, dropout, train, ...), or (data, batch_sizes, hx, ...)
+    first = 1 if len(args) > 3 and isinstance(args[3], tuple | list) else 0
+    p = args[5 + first] if len(args) > 5 + first else kwargs.get("dropout", 0.0)
+    train = args[6 + first] if len(args) > 6 + first else kwargs.get("train", False)
+    return bool(p) and bool(train)
+
+
+def _on_cpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    device = kwargs.get("device")
+    if device is not None:
+        return torch.device(device).type == "cpu"
+    first = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+    return torch.get_default_device().type == "cpu" if first is None else first.device.type == "cpu"
+
+
+class Turns:
+    """The global generator, lent to one run for a stretch at a time, so that runs in several threads do not mix.
+
+    Training draws from the global generator, as torch's own dropout and gradient checkpointing do. Each run has a
+    state of its own, and the others wait for the end of a stretch.
+
+    Args:
+        seed: where the run's numbers begin.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._state = torch.Generator().manual_seed(seed).get_state()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """The global generator goes on where the last stretch of this run ended; it is given back as it was."""
+        with _borrowing:
+            before = _global_state()
+            _set_global_state(self._state)
+            try:
+                yield
+            finally:
+                self._state = _global_state()
+                _set_global_state(before)
+
+    def each(self, items: Iterator[_Item]) -> Iterator[_Item]:
+        """The same items, each fetched in a stretch of its own."""
+        while True:
+            with self.lent():
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item
 
 
 @contextmanager
 def random_state_kept() -> Iterator[None]:
-    """The global generators of torch, numpy and Python are afterwards as before, also after an exception."""
-    cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    arrays, python = np.random.get_state(), random.getstate()  # noqa: NPY002
+    """The global generators of torch, numpy and Python are afterwards as before, also after an exception.
+
+    Random functions of torch have a stream of their own inside: see `global_states_kept` for the rest.
+    """
+    with global_states_kept(), Stream():
+        yield
+
+
+@contextmanager
+def global_states_kept() -> Iterator[None]:
+    """What moves a global generator inside (numpy, `random`, a script, a model that seeds) is put back.
+
+    Unless another thread is running, which may have moved it too: its numbers must not come a second time.
+    """
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    before = global_states()
     try:
-        with torch.random.fork_rng(devices=cuda):
-            yield
+        yield
     finally:
-        np.random.set_state(arrays)  # noqa: NPY002
-        random.setstate(python)
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
+        _put_back(before)
+
+
+#: states of the global generators: torch's state and seed, numpy's, Python's
+States = tuple[Tensor, int, Any, Any]
+
+
+def global_states() -> States:
+    """The states of the global generators of torch, numpy and Python."""
+    return (
+        _global_state(),
+        torch.default_generator.initial_seed(),
+        np.random.get_state(),  # noqa: NPY002
+        random.getstate(),
+    )
+
+
+def have_moved(before: States) -> bool:
+    """Whether any of the global generators is in another state now."""
+    now = global_states()
+    return (
+        not torch.equal(before[0], now[0])
+        or before[1] != now[1]
+        or not _same_arrays(before[2], now[2])
+        or before[3] != now[3]
+    )
+
+
+def _same_arrays(first: Any, second: Any) -> bool:
+    return bool(first[0] == second[0] and first[2:] == second[2:] and np.array_equal(first[1], second[1]))
+
+
+def _put_back(before: States) -> None:
+    seeded = torch.default_generator.initial_seed() != before[1]
+    if not have_moved(before):
+        return
+    alone = is_alone()
+    if alone or seeded:
+        # Only code that was run here can have wanted another seed.
+        _set_global_state(before[0])
+    if alone:
+        np.random.set_state(before[2])  # noqa: NPY002
+        random.setstate(before[3])
+
+
+#: packages whose threads draw no random numbers: progress bars, notebooks, debuggers, test runners
+_QUIET = frozenset(
+    {"rich", "tqdm", "ipykernel", "IPython", "zmq", "tornado", "debugpy", "pydevd", "execnet", "xdist"}
+)
+
+
+def is_alone() -> bool:
+    """Whether no other thread of Python is there that may draw random numbers."""
+    return all(
+        thread is threading.current_thread() or _package_of(thread) in _QUIET
+        for thread in threading.enumerate()
+    )
+
+
+def _package_of(thread: threading.Thread) -> str:
+    target = getattr(thread, "_target", None)
+    module = getattr(target, "__module__", None) or type(thread).__module__
+    return str(module).partition(".")[0]
+
+
+class SeedWatch:
+    """Tells whether the global generator was seeded since: a model that seeds wants the same numbers every time."""
+
+    def __init__(self) -> None:
+        self._seed = torch.default_generator.initial_seed()
+        self._state = _global_state()
+        self._seeded = False
+
+    def seeded(self) -> bool:
+        """Whether it was."""
+        if torch.default_generator.initial_seed() != self._seed:
+            return True
+        if self._seeded:
+            return True
+        # The same seed once more: the generator stands at its beginning, where it did not stand before.
+        state = _global_state()
+        if not torch.equal(state, self._state):
+            self._seeded = torch.equal(state, torch.Generator().manual_seed(self._seed).get_state())
+        return self._seeded

@@ -767,12 +767,15 @@ def test_an_output_in_the_models_own_memory_survives(assert_is_a_function: Any) 
     assert_is_a_function(Apply(forward, **parts(), memory=nn.Buffer(normal(9, 3))), normal(6, 4))
 
 
-def test_a_counter_counts(unchanged: Any) -> None:
+def test_a_counter_counts_the_users_passes_alone() -> None:
     model = Apply(
         lambda self, x: setattr(self, "calls", self.calls + 1) or self.drop(x), calls=0, drop=nn.Dropout(0.5)
     )
     predict(model, normal(3, 4), num_draws=3)
-    assert model.calls >= 1
+    assert model.calls == 0
+    with FunctionDraw(model):
+        model(normal(3, 4))
+    assert model.calls == 1
 
 
 # randomness of a model's own

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,32 +10,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bayesdrop.draws.sites import HeldFlag
+from bayesdrop.randomness import body_of, name_of
 
 if TYPE_CHECKING:
     from bayesdrop.draws.intercept import Arguments, InterceptMode, Keywords
 
 __all__ = [
     "FUNCTIONAL",
-    "OPERATORS",
     "argument",
     "attention",
-    "body_of",
     "dropout",
     "multi_head_attention",
-    "name_of",
     "native_dropout",
     "recurrent",
     "statistics",
 ]
-
-OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-
-
-def name_of(func: Any) -> str:
-    """Name of a function of torch."""
-    name: str = getattr(func, "__name__", "")
-    # torch.ops.aten.dropout.default is called "dropout.default"
-    return name.partition(".")[0] if isinstance(func, OPERATORS) else name
 
 
 def argument(args: Arguments, kwargs: Keywords, index: int, name: str, default: Any) -> Any:
@@ -135,29 +123,6 @@ def attention(mode: InterceptMode, func: Any, args: Arguments, kwargs: Keywords)
             # A query that sees no key attends to nothing.
             weights = weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
         return mode.draw.drop(weights, p, site) @ value
-
-
-_BODIES: dict[Any, Any] = {}
-
-
-def body_of(func: Any) -> Any:
-    """A function of torch.nn.functional that runs its own code with the mode on.
-
-    The code first asks whether a mode is on and, if so, hands the call back: here it must not.
-    """
-    if func not in _BODIES:
-        inside = {**func.__globals__}
-        inside |= dict.fromkeys(
-            ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"), _nothing
-        )
-        body = types.FunctionType(func.__code__, inside, func.__name__, func.__defaults__, func.__closure__)
-        body.__kwdefaults__ = func.__kwdefaults__
-        _BODIES[func] = body
-    return _BODIES[func]
-
-
-def _nothing(*_: Any) -> bool:
-    return False
 
 
 def multi_head_attention(mode: InterceptMode, func: Any, args: Arguments, kwargs: Keywords) -> Any:

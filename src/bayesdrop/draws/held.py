@@ -10,12 +10,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from bayesdrop.draws.claims import claimed
 from bayesdrop.draws.flags import flags_kept
 from bayesdrop.draws.intercept import InterceptMode
 from bayesdrop.draws.noises import SiteNoise
-from bayesdrop.draws.passes import PassState
+from bayesdrop.draws.passes import PassState, structure_of
 from bayesdrop.draws.sites import HeldFlag, compares_flag
 from bayesdrop.draws.source import Sampler
+from bayesdrop.draws.subject import Subject
 from bayesdrop.inputs import batch_rows
 
 __all__ = ["FunctionDraw", "HeldNoise", "RowDraw", "active_draw"]
@@ -47,26 +49,31 @@ class HeldNoise(SiteNoise):
     _depth = 0
     _mode_of_pass: InterceptMode | None = None
     _exit: ExitStack | None = None
+    _structure: Any = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # A copy of the model, made inside the draw, has the hooks below; they leave it alone.
         return self
 
-    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    # The two hooks may be called by another thread, as they come and go, without keywords: it is let through.
+
+    def _before(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
+    ) -> None:
         mode = self._mode_of_pass
-        if mode is None or mode.asleep or module is not self.model:
+        if mode is None or mode.asleep or module is not self.model or not self.is_current():
             return
         self._depth += 1
         if self._depth > 1:
             return  # the model calls itself
-        if self._study is None:
-            self._find_out(mode, args, kwargs)
-        self.start_pass(batch_rows((args, kwargs)))
-        mode.state = PassState(self.model, (args, kwargs))
+        inputs = (args, kwargs or {})
+        self._find_out(mode, inputs)
+        self.start_pass(batch_rows(inputs))
+        mode.start_pass(PassState(self.model, inputs, self._shared_tensors))
 
-    def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        mode = self._mode_of_pass
-        if mode is None or mode.asleep or module is not self.model:
+    def _after(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
+        mode, output = self._mode_of_pass, rest[-1]
+        if mode is None or mode.asleep or module is not self.model or not self.is_current():
             return output
         self._depth -= 1
         if self._depth == 0 and mode.state is not None:
@@ -74,14 +81,25 @@ class HeldNoise(SiteNoise):
             return state.finish(output)
         return output
 
-    def _find_out(self, mode: InterceptMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def is_current(self) -> bool:
+        """Whether the code that asks is inside this draw, and not another thread or task."""
+        return self in _ACTIVE.get()
+
+    def _find_out(self, mode: InterceptMode, inputs: tuple[Any, Any]) -> None:
+        """What must be known of the model, once for every kind of inputs that it is called with in this draw."""
+        if self._study is not None and self._structure is None:
+            return  # it was told
+        structure = structure_of(inputs)
+        if structure == self._structure:
+            return
         from bayesdrop.draws.study import study
 
         mode.asleep = True
         try:
-            self._study = study(self.model, args, kwargs)
+            self._study = study(Subject(self.model), inputs)
         finally:
             mode.asleep = False
+        self._structure = structure
         self._set_flags()
 
     def _selected_below(self, path: str) -> bool:
@@ -99,7 +117,9 @@ class HeldNoise(SiteNoise):
                 # Straight into the dictionary: nn.Module.__setattr__ would cost ten times as much.
                 on = path in trained and self._selected_below(path)
                 plain = compares_flag(module.__class__)
-                module.__dict__["training"] = on if plain else HeldFlag.of(self, path, training=on)
+                now = module.__dict__["training"]
+                was = now.was if isinstance(now, HeldFlag) else bool(now)
+                module.__dict__["training"] = on if plain else HeldFlag.of(self, path, training=on, was=was)
 
     def _mode(self) -> InterceptMode:
         return InterceptMode(self)
@@ -108,6 +128,8 @@ class HeldNoise(SiteNoise):
         if self._exit is not None:
             raise RuntimeError(f"{type(self).__name__}: this draw is open already; make another one.")
         with ExitStack() as stack:
+            if not self._originals:
+                stack.enter_context(claimed(self._paths))
             token = _ACTIVE.set((*_ACTIVE.get(), self))
             stack.callback(_ACTIVE.reset, token)
             self._depth = 0
@@ -120,8 +142,17 @@ class HeldNoise(SiteNoise):
             self._set_flags()
             self._mode_of_pass = self._mode()
             stack.enter_context(self._mode_of_pass)
+            stack.callback(self._check_order)
             self._exit = stack.pop_all()
         return self
+
+    def _check_order(self) -> None:
+        top = torch.overrides._get_current_function_mode()
+        if top is not self._mode_of_pass:
+            raise RuntimeError(
+                f"{type(self).__name__}: draws must be left in the order in which they were opened, the last first; "
+                "do not hold one across an await."
+            )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -138,7 +169,9 @@ class FunctionDraw(HeldNoise):
             f = model(x)          # draw 3 of seed 0: the same function for every batch
 
     The noise is shared by all rows, whatever the training flags say; everything else, BatchNorm too, is
-    in eval mode. Nothing is left switched.
+    in eval mode. Nothing is left switched. While a draw is open its model is this thread's: another thread that
+    opens a draw of it waits, `predict` does not need to. What is found of the model in the first pass (of every
+    shape of inputs) holds until the draw is left: settings that change are seen by the next draw.
 
     Args:
         model: any module: its stochastic layers, `nn.Dropout*` modules, functional dropout, attention

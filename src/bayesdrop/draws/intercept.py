@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
@@ -13,10 +14,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from bayesdrop.draws import dropouts, own
-from bayesdrop.draws.dropouts import OPERATORS, name_of
 from bayesdrop.draws.own import is_random_function
 from bayesdrop.draws.passes import memory_of, written_by
 from bayesdrop.draws.sites import HeldFlag
+from bayesdrop.randomness import OPERATORS, SeedWatch, name_of
 
 if TYPE_CHECKING:
     from bayesdrop.draws.held import HeldNoise
@@ -27,6 +28,33 @@ __all__ = ["InterceptMode", "randomness_of"]
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
 Handler = Callable[["InterceptMode", Any, Arguments, Keywords], Any]
+
+
+class _Eager:
+    """Compiled parts run as they were written, in all threads: a compiler would not see a mode.
+
+    The switch is the process's: the first who needs it turns it, the last turns it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._exit = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._exit.enter_context(torch.compiler.set_stance("force_eager"))
+            self._users += 1
+
+    def __exit__(self, *error: Any) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._exit.close()
+
+
+_eager = _Eager()
 
 
 class InterceptMode(TorchFunctionMode):
@@ -43,14 +71,13 @@ class InterceptMode(TorchFunctionMode):
         self.asleep = False
         self._depth = 0
         self._exit = ExitStack()
-        self._generator: Tensor | None = None
+        self._seeds = SeedWatch()
 
     def __enter__(self) -> Self:
         if self._depth == 0:
             if "torch._dynamo" in sys.modules:
-                # Compiled parts run as they were written: a compiler would not see this mode.
-                self._exit.enter_context(torch.compiler.set_stance("force_eager"))
-            self._generator = torch.get_rng_state()
+                self._exit.enter_context(_eager)
+            self._seeds = SeedWatch()
         self._depth += 1
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -65,7 +92,7 @@ class InterceptMode(TorchFunctionMode):
         self, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self.asleep:
+        if self.asleep or not self.draw.is_current():
             return func(*args, **kwargs)
         handler = _HANDLERS.get(func)
         if handler is None and isinstance(func, OPERATORS):
@@ -80,10 +107,6 @@ class InterceptMode(TorchFunctionMode):
             self.before_write(tensor)
         if is_random_function(name, args, kwargs):
             self.draw.saw_foreign_randomness(name)
-            try:
-                return self.run(func, args, kwargs)
-            finally:
-                self._generator = torch.get_rng_state()
         return self.run(func, args, kwargs)
 
     def run(self, func: Any, args: Arguments, kwargs: Keywords) -> Any:
@@ -108,12 +131,14 @@ class InterceptMode(TorchFunctionMode):
         """Whether a call with this training flag belongs to the model of this draw."""
         return not isinstance(flag, HeldFlag) or flag.owner is self.draw
 
-    def undisturbed(self) -> bool:
-        """Whether nobody has seeded or used the global generator since the draw began.
+    def start_pass(self, state: PassState) -> None:
+        """A pass of the whole model begins."""
+        self.state = state
+        self._seeds = SeedWatch()
 
-        A model that seeds it in its forward wants the same numbers every time: they are not noise.
-        """
-        return self._generator is not None and torch.equal(self._generator, torch.get_rng_state())
+    def seeded(self) -> bool:
+        """Whether the model has seeded the global generator: it wants the same numbers every time then, no noise."""
+        return self._seeds.seeded()
 
     def _without_flags(self, value: Any) -> Any:
         """Flags of this draw that reach anything but dropout say "eval"; those of others are passed on."""

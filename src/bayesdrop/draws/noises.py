@@ -7,7 +7,7 @@ call, for every batch, batch size and order of batches.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws.layout import Layout, layout
-from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule
+from bayesdrop.draws.sites import DrawOfModel, HeldFlag, Selection, Site, StochasticModule
 from bayesdrop.draws.source import NoiseSource, Sampler
+from bayesdrop.errors import must, whole_number
 from bayesdrop.functional.noise import KeepNoise
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["SiteNoise"]
 
 
-class SiteNoise:
+class SiteNoise(DrawOfModel):
     """Noise of every site of a model, made on first use and then held. See `HeldNoise` for the arguments."""
 
     #: whether every row has noise of its own
@@ -44,9 +45,11 @@ class SiteNoise:
         study: Study | None = None,
         variational: bool = False,
     ) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(must(type(self).__name__, "model", "an nn.Module", model))
         self.model = model
-        self.seed = seed
-        self.index = index
+        self.seed = whole_number(type(self).__name__, "seed", seed)
+        self.index = whole_number(type(self).__name__, "index", index, at_least=0)
         self.rows: int | None = None
         #: every site of the latest pass, on or off
         self.sites: dict[str, Site] = {}
@@ -60,6 +63,19 @@ class SiteNoise:
         self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._calls: dict[str, int] = {}
         self._inside: str | None = None
+        #: paths of modules whose training flag was looked at, and not only handed on
+        self.asked: set[str] = set()
+        #: whether a module of the model itself ran, where `model` is a private copy of it
+        self.escaped = False
+        self._originals: Mapping[nn.Module, nn.Module] = {}
+        self._chosen: Mapping[nn.Module, nn.Module] = {}
+        self._shared_tensors: Sequence[Tensor] = ()
+
+    def watch_over(self, tensors: Sequence[Tensor], copies: Mapping[nn.Module, nn.Module]) -> None:
+        """`model` is a private copy: what it shares with the model itself, and which module is copied as which."""
+        self._shared_tensors = tensors
+        self._originals = copies
+        self._chosen = {copy: original for original, copy in copies.items()}
 
     # what layers and the function mode ask for
 
@@ -69,7 +85,7 @@ class SiteNoise:
 
     def selected(self, path: str) -> bool:
         """Whether the sites of the module at `path` are on."""
-        return self._selection.allows(path, self._module(path))
+        return self._selection.allows(path, self._users_module(path))
 
     def noise(
         self, module: nn.Module, name: str, shape: tuple[int, ...], like: Tensor, sample: Sampler
@@ -125,7 +141,7 @@ class SiteNoise:
             reason = "called with training=False"
         elif p == 0:
             reason = "p = 0"
-        elif not self._selection.allows(path, module):
+        elif not self.selected(path):
             reason = "excluded"
         else:
             reason = "on"
@@ -254,6 +270,8 @@ class SiteNoise:
             path: str | None = self._paths.get(owner) if isinstance(owner, nn.Module) else None
             if path is not None:
                 return path
+            if isinstance(owner, nn.Module) and owner in self._originals:
+                self.escaped = True
             frame = frame.f_back
         return ""
 
@@ -265,6 +283,11 @@ class SiteNoise:
                 return None
             module = inner
         return module
+
+    def _users_module(self, path: str) -> nn.Module | None:
+        """The module that the user knows, not a copy of it."""
+        module = self._module(path)
+        return module if module is None else self._chosen.get(module, module)
 
     def _next_call(self, path: str) -> tuple[str, int]:
         call = self._calls.get(path, 0)

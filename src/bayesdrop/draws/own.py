@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesdrop.draws.dropouts import argument, body_of, name_of
+from bayesdrop.draws.dropouts import argument
+from bayesdrop.randomness import GENERATOR_TAKERS, body_of, name_of
 
 if TYPE_CHECKING:
     from bayesdrop.draws.intercept import Arguments, InterceptMode, Keywords
@@ -17,15 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["bernoulli", "factory", "fill", "gumbel_softmax", "is_random_function", "normal"]
 
 # Functions that use a generator and are not held: a model's own randomness.
-_RANDOM = frozenset(
-    {
-        "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli",
-        "bernoulli_", "normal", "normal_", "uniform_", "random_", "exponential_", "cauchy_", "geometric_",
-        "log_normal_", "multinomial", "poisson", "binomial", "gumbel_softmax", "_standard_gamma",
-        "_sample_dirichlet", "fractional_max_pool2d_with_indices", "fractional_max_pool3d_with_indices",
-        "native_dropout",
-    }
-)  # fmt: skip
+_RANDOM = GENERATOR_TAKERS - {"rrelu", "rrelu_"} | {
+    "gumbel_softmax",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d_with_indices",
+    "native_dropout",
+}
 
 
 def is_random_function(name: str, args: Arguments, kwargs: Keywords) -> bool:
@@ -68,7 +66,7 @@ def _own_noise(
 def _holdable(mode: InterceptMode, kwargs: Keywords) -> bool:
     """A generator of the model's own, or one that it has seeded, is the model's business."""
     plain = all(kwargs.get(name) is None for name in ("generator", "out", "names", "layout"))
-    return plain and mode.undisturbed()
+    return plain and not mode.seeded()
 
 
 def factory(mode: InterceptMode, func: Any, args: Arguments, kwargs: Keywords) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ __all__ = [
     "INPLACE_ARGUMENT",
     "PassState",
     "map_tensors",
+    "structure_of",
     "tensors_in",
     "writes_in_place",
     "written_by",
@@ -29,11 +30,13 @@ class PassState:
     Args:
         model: any module.
         inputs: what it is called with.
+        shared: further tensors that must not change; a private copy of a model shares them with the model.
     """
 
-    def __init__(self, model: nn.Module, inputs: Any) -> None:
+    def __init__(self, model: nn.Module, inputs: Any, shared: Sequence[Tensor] = ()) -> None:
         self._model = model
         self._inputs = inputs
+        self._shared = shared
         self._owners: dict[int, list[Tensor]] | None = None
         self._saved: dict[int, tuple[Tensor, Tensor]] = {}
         self._attributes = [
@@ -46,7 +49,12 @@ class PassState:
         """A function is about to change `target` in place. Whether that will be put back."""
         if self._owners is None:
             self._owners = {}
-            known = [*self._model.parameters(), *self._model.buffers(), *tensors_in(self._inputs)]
+            known = [
+                *self._model.parameters(),
+                *self._model.buffers(),
+                *tensors_in(self._inputs),
+                *self._shared,
+            ]
             known += [tensor for _, simple, _, _ in self._attributes for tensor in tensors_in(simple)]
             for tensor in known:
                 self._owners.setdefault(memory_of(tensor), []).append(tensor)
@@ -183,6 +191,17 @@ INPLACE_ARGUMENT = {
     "relu": 1, "relu6": 1, "selu": 1, "silu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1, "elu": 2,
     "celu": 2, "leaky_relu": 2, "hardtanh": 3, "threshold": 3, "rrelu": 4,
 }  # fmt: skip
+
+
+def structure_of(value: Any) -> Any:
+    """What kind of inputs these are, whatever the number of rows: types, names, dtypes, shapes of a row."""
+    if isinstance(value, Tensor):
+        return (value.dtype, tuple(value.shape[1:]))
+    if isinstance(value, tuple | list):
+        return (type(value), *(structure_of(part) for part in value))
+    if isinstance(value, Mapping):
+        return (type(value), *((name, structure_of(part)) for name, part in value.items()))
+    return value if isinstance(value, bool | int | float | str) or value is None else type(value)
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import fnmatch
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +15,7 @@ from torch import nn
 
 from bayesdrop.errors import must
 
-__all__ = ["HeldFlag", "Selection", "Site", "StochasticModule", "Where", "compares_flag"]
+__all__ = ["DrawOfModel", "HeldFlag", "Selection", "Site", "StochasticModule", "Where", "compares_flag", "is_draws_hook"]
 
 
 class StochasticModule(nn.Module):
@@ -33,16 +34,33 @@ class HeldFlag(int):
     the model is in eval mode, or 1 for the few modules that pass a rate only when training.
     """
 
-    owner: object
+    owner: Any
     path: str
+    was: bool
+    thread: int
 
     @classmethod
-    def of(cls, owner: object, path: str, *, training: bool) -> HeldFlag:
-        """A flag of one module in one draw."""
+    def of(cls, owner: Any, path: str, *, training: bool, was: bool) -> HeldFlag:
+        """A flag of one module in one draw, in the place of what the flag was."""
         flag = cls(training)
         flag.owner = owner
         flag.path = path
+        flag.was = was
+        flag.thread = threading.get_ident()
         return flag
+
+    def __bool__(self) -> bool:
+        # To another thread the module is what it was.
+        if self.thread != threading.get_ident():
+            return self.was
+        self.owner.asked.add(self.path)
+        return int(self) != 0
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == other
+
+    def __hash__(self) -> int:
+        return hash(bool(self))
 
     @classmethod
     def __torch_function__(
@@ -50,9 +68,12 @@ class HeldFlag(int):
     ) -> Any:
         # Where torch wants a bool it takes nothing else, but for objects with this method. Inside a draw the
         # draw's own mode sees the call first.
-        plain = [False if isinstance(value, cls) else value for value in args]
-        named = {k: False if isinstance(value, cls) else value for k, value in (kwargs or {}).items()}
+        plain = [value._plain() if isinstance(value, cls) else value for value in args]
+        named = {k: v._plain() if isinstance(v, cls) else v for k, v in (kwargs or {}).items()}
         return func(*plain, **named)
+
+    def _plain(self) -> bool:
+        return False if self.thread == threading.get_ident() else self.was
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HeldFlag:
         # A module that is copied inside a draw, by the model itself, is part of the draw.
@@ -60,7 +81,16 @@ class HeldFlag(int):
 
     def __reduce__(self) -> tuple[type[bool], tuple[bool]]:
         # What is stored outlives the draw: a plain flag.
-        return bool, (bool(self),)
+        return bool, (int(self) != 0,)
+
+
+class DrawOfModel:
+    """What a draw is to those that must know one when they see it."""
+
+
+def is_draws_hook(hook: Any) -> bool:
+    """Whether a hook on a module is that of an open draw."""
+    return isinstance(getattr(hook, "__self__", None), DrawOfModel)
 
 
 @cache

@@ -6,9 +6,10 @@ modules pass a dropout rate on only in training mode, as `dropout_p=self.p if se
 
 from __future__ import annotations
 
+import inspect
 import re
-import weakref
 from dataclasses import replace
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 
 from bayesdrop.draws.layout import RowAxis, row_axis
 from bayesdrop.draws.passes import map_tensors, tensors_in
-from bayesdrop.draws.signature import hooks_of, is_foreign, signature_of
 from bayesdrop.draws.sites import Site, StochasticModule
+from bayesdrop.draws.subject import Subject
 from bayesdrop.draws.watch import Study, Watcher, watched
 from bayesdrop.inputs import batch_rows
 from bayesdrop.randomness import random_state_kept
@@ -25,44 +26,34 @@ from bayesdrop.randomness import random_state_kept
 __all__ = ["Study", "script_sites", "study"]
 
 
-_STUDIED: weakref.WeakKeyDictionary[nn.Module, tuple[Any, Study]] = weakref.WeakKeyDictionary()
-
-
-def study(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Study:
+def study(subject: Subject, inputs: tuple[Any, Any]) -> Study:
     """Watch a few passes of one or two rows. Nothing is left changed, the random state neither.
 
-    What was found is kept for as long as the model, its plain attributes and the shapes of its inputs
-    stay the same.
+    What is found is true of the model as it is now: a forward can read anything, so that it is found anew in
+    every call.
 
     Args:
-        model: any module.
-        args: what it is called with.
-        kwargs: what it is called with.
+        subject: a model.
+        inputs: what it is called with, positional and keyword arguments.
     """
+    model = subject.model
     if _is_plain(model):
         return Study()
-    signature = signature_of(model, (args, kwargs))
-    known = _STUDIED.get(model)
-    if known is None or known[0] != signature:
-        known = _STUDIED[model] = (signature, _studied(model, (args, kwargs)))
-    return known[1]
-
-
-def _studied(model: nn.Module, inputs: tuple[Any, Any]) -> Study:
     scripts = script_sites(model)
     rows = batch_rows(inputs)
     with torch.no_grad(), random_state_kept():
         sample = inputs if rows is None else _rows(inputs, rows, [0])
         try:
-            quiet = watched(model, sample, frozenset())
+            quiet = watched(subject, sample, frozenset())
         except Exception:
             if rows in (None, 1):
                 raise
-            # It may not take one row alone; what it says to the whole batch is its own business.
+            # It may not take one row alone; what it says to the whole batch is for the user to read.
             sample, rows = inputs, None
-            quiet = watched(model, sample, frozenset())
-        trained, quiet, off = _training(model, sample, quiet)
-        where = {} if rows is None else _row_axes(model, inputs, rows, trained, quiet)
+            quiet = watched(subject, sample, frozenset())
+        trained, quiet, off = _training(subject, sample, quiet)
+        # One row alone has noise of its own wherever it is.
+        where = {} if rows in (None, 1) else _row_axes(subject, inputs, rows, trained, quiet)
     return Study(trained, where, (*off, *scripts))
 
 
@@ -80,12 +71,16 @@ def _rows(inputs: tuple[Any, Any], rows: int, which: list[int]) -> tuple[Any, An
 
 
 def _training(
-    model: nn.Module, sample: tuple[Any, Any], quiet: Watcher
+    subject: Subject, sample: tuple[Any, Any], quiet: Watcher
 ) -> tuple[frozenset[str], Watcher, tuple[Site, ...]]:
     """The modules to put into training mode, a pass with these, and what stays off."""
-    modules = dict(model.named_modules())
+    modules = dict(subject.model.named_modules())
     candidates = {path for path, module in modules.items() if is_foreign(module)}
-    loud = _loudest(model, sample, candidates, modules)
+    if not quiet.asked & candidates and not any(
+        _mentions_training(type(modules[path])) for path in candidates
+    ):
+        return frozenset(), quiet, ()
+    loud = _loudest(subject, sample, candidates, modules)
     if loud is None:
         return frozenset(), quiet, ()
     paths = {site.path for watcher in (quiet, loud) for site in watcher.sites.values()}
@@ -97,16 +92,16 @@ def _training(
         if not owners:
             break
         trained |= {owner for owner in owners if owner is not None}
-        seen = _attempt(model, sample, trained)
+        seen = _attempt(subject, sample, trained)
         if seen is None:
             # What works for all of them need not work for some: those above may prepare something.
             trained |= {path for path in candidates for inner in trained if _is_above(path, inner)}
-            seen = _attempt(model, sample, trained)
+            seen = _attempt(subject, sample, trained)
         if seen is None:
             trained, latest = set(), quiet
             break
         latest = seen
-    trained, latest = _harmless(model, sample, trained, quiet, latest)
+    trained, latest = _harmless(subject, sample, trained, quiet, latest)
     off = []
     for key, site in loud.sites.items():
         if key in loud.unlike and key not in latest.sites:
@@ -121,10 +116,10 @@ def _training(
     return frozenset(trained), latest, tuple(off)
 
 
-def _attempt(model: nn.Module, sample: tuple[Any, Any], trained: set[str]) -> Watcher | None:
+def _attempt(subject: Subject, sample: tuple[Any, Any], trained: set[str]) -> Watcher | None:
     """A pass with some modules in training mode; None if that fails."""
     try:
-        return watched(model, sample, frozenset(trained))
+        return watched(subject, sample, frozenset(trained))
     except Exception:
         return None
 
@@ -134,30 +129,52 @@ def _is_above(path: str, inner: str) -> bool:
 
 
 def _loudest(
-    model: nn.Module, sample: tuple[Any, Any], candidates: set[str], modules: dict[str, nn.Module]
+    subject: Subject, sample: tuple[Any, Any], candidates: set[str], modules: dict[str, nn.Module]
 ) -> Watcher | None:
     """A pass with all candidates in training mode, less those that then want more than their inputs."""
     while candidates:
         try:
-            return watched(model, sample, frozenset(candidates))
+            return watched(subject, sample, frozenset(candidates))
         except Exception as error:
-            culprit = _raiser(error, {modules[path] for path in candidates})
+            kinds = {type(modules[path]) for path in candidates}
+            culprit = _raiser(error, kinds)
             if culprit is None:
                 return None
-            candidates -= {path for path in candidates if type(modules[path]) is type(culprit)}
+            candidates -= {path for path in candidates if type(modules[path]) is culprit}
     return None
 
 
-def _raiser(error: BaseException, modules: set[nn.Module]) -> nn.Module | None:
-    """The innermost of some modules that an exception went through."""
+def _raiser(error: BaseException, kinds: set[type[nn.Module]]) -> type[nn.Module] | None:
+    """The class of the innermost module, of some classes, that an exception went through."""
     found = None
     trace = error.__traceback__
     while trace is not None:
         owner = trace.tb_frame.f_locals.get("self")
-        if isinstance(owner, nn.Module) and owner in modules:
-            found = owner
+        if isinstance(owner, nn.Module) and type(owner) in kinds:
+            found = type(owner)
         trace = trace.tb_next
     return found
+
+
+def _mentions_training(kind: type[nn.Module]) -> bool:
+    """Whether the code of a class may read the flag itself."""
+    owners = [owner for owner in kind.__mro__ if not owner.__module__.startswith("torch.nn.")]
+    return any(_names_training(member) for owner in owners for member in vars(owner).values())
+
+
+def _names_training(member: Any) -> bool:
+    """Whether code reads something called "training"; what is no plain function may do anything."""
+    inner = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
+    inner = inspect.unwrap(inner) if callable(inner) else inner
+    if not isinstance(inner, FunctionType):
+        return callable(inner) and not isinstance(inner, type)
+    waiting = [inner.__code__]
+    while waiting:
+        code = waiting.pop()
+        if "training" in code.co_names or "training" in code.co_consts:
+            return True
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return False
 
 
 def _owner(path: str, candidates: set[str]) -> str | None:
@@ -168,14 +185,14 @@ def _owner(path: str, candidates: set[str]) -> str | None:
 
 
 def _harmless(
-    model: nn.Module, sample: tuple[Any, Any], trained: set[str], quiet: Watcher, latest: Watcher
+    subject: Subject, sample: tuple[Any, Any], trained: set[str], quiet: Watcher, latest: Watcher
 ) -> tuple[set[str], Watcher]:
     """Those modules whose training mode changes nothing but dropout: the same output without noise."""
     if not trained or _same_function(quiet, latest):
         return trained, latest
-    alone = {path: _attempt(model, sample, {path}) for path in trained}
+    alone = {path: _attempt(subject, sample, {path}) for path in trained}
     kept = {path for path, seen in alone.items() if seen is not None and _same_function(quiet, seen)}
-    together = _attempt(model, sample, kept) if kept else None
+    together = _attempt(subject, sample, kept) if kept else None
     return (kept, together) if together is not None and _same_function(quiet, together) else (set(), quiet)
 
 
@@ -196,9 +213,9 @@ def _same_function(first: Watcher, second: Watcher) -> bool:
 
 
 def _row_axes(
-    model: nn.Module, inputs: tuple[Any, Any], rows: int, trained: frozenset[str], one: Watcher
+    subject: Subject, inputs: tuple[Any, Any], rows: int, trained: frozenset[str], one: Watcher
 ) -> dict[str, RowAxis]:
-    two = _attempt(model, _rows(inputs, rows, [0, 0]), set(trained))
+    two = _attempt(subject, _rows(inputs, rows, [0, 0]), set(trained))
     if two is None:
         return {}  # it takes one row at a time
     found = {}
@@ -207,7 +224,7 @@ def _row_axes(
         if place is not None:
             found[site] = place
     shared = [site for site, place in found.items() if _shares_axis(one.shapes[site], place)]
-    other = _attempt(model, _second_row_changed(inputs, rows), set(trained)) if shared else None
+    other = _attempt(subject, _second_row_changed(inputs, rows), set(trained)) if shared else None
     if other is not None:
         for site in shared:
             axis = found[site].axis
@@ -275,9 +292,15 @@ def _is_plain(model: nn.Module) -> bool:
         layer = isinstance(module, _PLAIN) and kind.__module__.startswith("torch.nn.modules.")
         if not (activation or flatten or layer):
             return False
-        if hooks_of(module):
+        if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
             return False
     return True
+
+
+def is_foreign(module: nn.Module) -> bool:
+    """Whether what a module does in training mode is not known: its class is neither torch's nor ours."""
+    known = isinstance(module, StochasticModule | torch.jit.ScriptModule)
+    return not known and not type(module).__module__.startswith("torch.nn.")
 
 
 def script_sites(model: nn.Module) -> tuple[Site, ...]:

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from bayesdrop.draws.held import HeldNoise
 from bayesdrop.draws.layout import Layout, RowAxis
-from bayesdrop.draws.passes import map_tensors
+from bayesdrop.draws.private import copied_arguments
 from bayesdrop.draws.sites import HeldFlag, Site
 from bayesdrop.draws.source import Sampler
+from bayesdrop.draws.subject import Subject
 
 __all__ = ["Study", "Watcher", "watched"]
 
@@ -135,8 +136,10 @@ class Watcher(HeldNoise):
 _DROPOUT = re.compile("drop|stochastic|noise", re.IGNORECASE)
 
 
-def watched(model: nn.Module, inputs: tuple[Any, Any], trained: frozenset[str]) -> Watcher:
-    args, kwargs = map_tensors(inputs, Tensor.clone)
-    with Watcher(model, trained) as watcher:
-        watcher.output = model(*args, **kwargs)
+def watched(subject: Subject, inputs: tuple[Any, Any], trained: frozenset[str]) -> Watcher:
+    """A pass of a model, with the modules at some paths in training mode."""
+    watcher, output = subject.run(
+        lambda model: Watcher(model, trained), copied_arguments(inputs, tensors=True)
+    )
+    watcher.output = output
     return watcher

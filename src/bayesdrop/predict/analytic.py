@@ -7,13 +7,15 @@ from torch import Tensor, nn
 
 from bayesdrop.draws import Selection
 from bayesdrop.draws.study import study
+from bayesdrop.draws.subject import Subject
 from bayesdrop.errors import NoRandomness, must
-from bayesdrop.inputs import Inputs, arguments, call
+from bayesdrop.inputs import Inputs, arguments
 from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from bayesdrop.predict.accumulate import Statistics
 from bayesdrop.predict.moments import moments_of_tape
 from bayesdrop.predict.record import recording
 from bayesdrop.predict.sampler import checked_output
+from bayesdrop.randomness import random_state_kept
 
 __all__ = ["batch_moments", "check_likelihood"]
 
@@ -34,10 +36,14 @@ def batch_moments(
 
     With a `HeteroscedasticGaussian`, s is taken as Gaussian: E exp(s) = exp(E s + Var s / 2).
     """
-    known = study(model, *arguments(batch))
-    draw = recording(model, batch, per_row=False, index=0, selection=selection, study=known)
-    with draw:
-        output = checked_output(call(model, batch), rows)
+    subject, inputs = Subject(model), arguments(batch)
+    known = study(subject, inputs)
+    with random_state_kept():
+        draw, output = subject.run(
+            lambda module: recording(module, batch, per_row=False, index=0, selection=selection, study=known),
+            inputs,
+        )
+    output = checked_output(output, rows)
     if not any(site.random for site in draw.sites.values()):
         raise NoRandomness(
             "predict: `model` must contain a stochastic layer or dropout with p > 0; got none."

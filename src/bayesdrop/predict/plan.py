@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -178,16 +179,40 @@ class Runner:
             raise error
 
 
+class _NoFallback:
+    """A batching rule that does not exist would be run as a slow loop: rather fail.
+
+    The switch is the process's: the first thread that needs it turns it, the last turns it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before = True
+
+    def __enter__(self) -> None:
+        functorch: Any = torch._C._functorch
+        with self._lock:
+            if self._users == 0:
+                self._before = functorch._is_vmap_fallback_enabled()
+                functorch._set_vmap_fallback_enabled(False)
+            self._users += 1
+
+    def __exit__(self, *error: Any) -> None:
+        functorch: Any = torch._C._functorch
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                functorch._set_vmap_fallback_enabled(self._before)
+
+
+_no_fallback = _NoFallback()
+
+
 def _vmapped(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def checked(*noise: Tensor) -> Tensor:
-        functorch: Any = torch._C._functorch
-        before = functorch._is_vmap_fallback_enabled()
-        # A batching rule that does not exist would be run as a slow loop: rather fail.
-        functorch._set_vmap_fallback_enabled(False)
-        try:
+        with _no_fallback:
             stacked: Tensor = torch.vmap(run, randomness="error")(*noise)
-        finally:
-            functorch._set_vmap_fallback_enabled(before)
         return stacked
 
     return checked

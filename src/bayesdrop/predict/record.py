@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +14,7 @@ from bayesdrop.draws.held import HeldNoise
 from bayesdrop.draws.intercept import InterceptMode
 from bayesdrop.predict.tape import tensors_of
 from bayesdrop.predict.transcript import Recording
+from bayesdrop.randomness import States, global_states, have_moved
 
 __all__ = ["Recording", "RecordingDraw", "recording"]
 
@@ -42,7 +41,9 @@ class RecordingDraw(FunctionDraw):
     def __init__(self, model: nn.Module, **options: Any) -> None:
         super().__init__(model, **options)
         self.record = Recording()
-        self._random_states: tuple[Any, ...] = ()
+        #: whether a global generator moved during the pass, and no function was seen that draws from one
+        self.out_of_sight = False
+        self._states: States | None = None
 
     def held(self, key: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
         with torch._C.DisableTorchFunction():
@@ -63,7 +64,7 @@ class RecordingDraw(FunctionDraw):
         return _RecordMode(self, self.record)
 
     def __enter__(self) -> Self:
-        self._random_states = _random_states()
+        self._states = global_states()
         return super().__enter__()
 
     def __exit__(
@@ -72,7 +73,8 @@ class RecordingDraw(FunctionDraw):
         super().__exit__(kind, error, trace)
         if self._mode_of_pass is not None:
             self.record.put_back = self._mode_of_pass.put_back
-        if not self.foreign and self._random_states != _random_states():
+        if not self.foreign and self._states is not None and have_moved(self._states):
+            self.out_of_sight = True
             self.saw_foreign_randomness("a random function out of sight")
 
 
@@ -98,8 +100,3 @@ def recording(model: nn.Module, inputs: Any, *, per_row: bool, **options: Any) -
                 for tensor in tensors_of(value):
                     record.constant(tensor)
     return draw
-
-
-def _random_states() -> tuple[Any, ...]:
-    arrays: Any = np.random.get_state()  # noqa: NPY002
-    return torch.get_rng_state().numpy().tobytes(), arrays[1].tobytes(), arrays[2], random.getstate()

@@ -10,14 +10,16 @@ from typing import Any
 from torch import Tensor, nn
 
 from bayesdrop.draws import FunctionDraw, HeldNoise, NoiseSource, RowDraw, Selection, Site, Where
+from bayesdrop.draws.passes import structure_of
 from bayesdrop.draws.study import study
+from bayesdrop.draws.subject import Subject
 from bayesdrop.errors import NoRandomness, must
-from bayesdrop.inputs import Inputs, arguments, call
+from bayesdrop.inputs import Inputs, arguments
 from bayesdrop.predict.plan import Plan, Runner
 from bayesdrop.predict.read import Reading, read
 from bayesdrop.predict.record import RecordingDraw, recording
 from bayesdrop.predict.tape import Tape
-from bayesdrop.randomness import random_state_kept
+from bayesdrop.randomness import Stream, global_states_kept, is_alone, random_state_kept
 
 __all__ = ["DrawSampler", "PartlyRandom", "checked_output", "unwrapped"]
 
@@ -30,6 +32,8 @@ _WARNED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 _UNHELD: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
+# How often to record a pass where another thread may have moved a generator.
+_TRIES = 3
 _PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 
@@ -79,6 +83,7 @@ class DrawSampler:
     ) -> None:
         if recurrent not in ("module", "variational"):
             raise ValueError(must("predict", "recurrent", "'module' or 'variational'", recurrent))
+        self.subject = Subject(model)
         self.model = model
         self.seed = seed
         self.num_draws = num_draws
@@ -97,6 +102,7 @@ class DrawSampler:
             "source": self.source,
             "variational": recurrent == "variational",
         }
+        self._structure: Any = None
 
     def batch(self, batch: Inputs, rows: int, offset: int) -> Iterator[Tensor]:
         """Outputs of `num_draws` draws for one batch, in order, as stacks (C, N, ...).
@@ -136,11 +142,17 @@ class DrawSampler:
     ) -> tuple[RecordingDraw, Tensor]:
         """One draw, written down."""
         options = self._studied(batch)
-        with random_state_kept():
-            draw = recording(self.model, batch, per_row=self.per_row, index=index, **place, **options)
-            with draw:
-                output = checked_output(call(self.model, batch), rows)
-        return draw, output
+
+        def draw_of(model: nn.Module) -> RecordingDraw:
+            return recording(model, batch, per_row=self.per_row, index=index, **place, **options)
+
+        for _ in range(_TRIES):
+            with random_state_kept():
+                draw, output = self.subject.run(draw_of, arguments(batch))
+            # Where another thread draws numbers one cannot tell whether the model does; another look may.
+            if is_alone() or not draw.out_of_sight:
+                break
+        return draw, checked_output(output, rows)
 
     def _replayed(
         self, work: Tape | Reading, batch: Inputs, rows: int, place: dict[str, Any], draws: range
@@ -169,8 +181,10 @@ class DrawSampler:
 
     def _studied(self, batch: Inputs) -> dict[str, Any]:
         """The options of a draw, with what must be known of the model first."""
-        if "study" not in self._options:
-            self._options["study"] = study(self.model, *arguments(batch))
+        structure = structure_of(batch)
+        if structure != self._structure:
+            self._options["study"] = study(self.subject, arguments(batch))
+            self._structure = structure
         return self._options
 
     def _whole(
@@ -180,12 +194,15 @@ class DrawSampler:
         self.plan = Plan("whole model", 1, False, why)
         kind: type[HeldNoise] = RowDraw if self.per_row else FunctionDraw
         options = self._studied(batch)
-        with random_state_kept():
-            for index in draws:
-                with kind(self.model, index=index, **place, **options) as draw:
-                    output = checked_output(call(self.model, batch), rows)
-                self._look_at(draw.sites, draw.foreign, level=5)
-                yield output.unsqueeze(0)
+        # Numbers that the model draws itself go on from draw to draw; between two draws the caller goes on.
+        numbers = Stream()
+        for index in draws:
+            with global_states_kept(), numbers:
+                draw, output = self.subject.run(
+                    lambda model, index=index: kind(model, index=index, **place, **options), arguments(batch)
+                )
+            self._look_at(draw.sites, draw.foreign, level=5)
+            yield checked_output(output, rows).unsqueeze(0)
 
     def __str__(self) -> str:
         on = [site for site in self.sites.values() if site.random]
