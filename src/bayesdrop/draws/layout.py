@@ -48,17 +48,17 @@ class Layout:
         return noise.expand(self.split).reshape(shape)
 
 
-def row_axis(one: tuple[int, ...], two: tuple[int, ...]) -> RowAxis | None:
-    """Where rows are, from the shapes that a tensor has for one row and for the same row twice.
+def row_axis(one: tuple[int, ...], many: tuple[int, ...], rows: int) -> RowAxis | None:
+    """Where rows are, from the shapes that a tensor has for one row and for several.
 
     None if the shapes do not tell, as where rows meet each other (N, N).
     """
-    if len(one) != len(two):
+    if len(one) != len(many):
         return None
-    grown = [axis for axis, (small, large) in enumerate(zip(one, two, strict=True)) if small != large]
+    grown = [axis for axis, (small, large) in enumerate(zip(one, many, strict=True)) if small != large]
     if not grown:
         return RowAxis(None)
-    if len(grown) > 1 or two[grown[0]] != 2 * one[grown[0]]:
+    if len(grown) > 1 or many[grown[0]] != rows * one[grown[0]]:
         return None
     return RowAxis(grown[0])
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws.layout import Layout, layout
+from bayesdrop.draws.layout import Layout, RowAxis, layout, row_axis
 from bayesdrop.draws.sites import DrawOfModel, HeldFlag, Selection, Site, StochasticModule
 from bayesdrop.draws.source import NoiseSource, Sampler
 from bayesdrop.errors import must, whole_number
@@ -63,6 +63,8 @@ class SiteNoise(DrawOfModel):
         self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._calls: dict[str, int] = {}
         self._inside: str | None = None
+        #: sites of which the shapes of one row and of several do not tell how the rows lie, and what was assumed
+        self.unsure: dict[str, RowAxis | None] = {}
         #: paths of modules whose training flag was looked at, and not only handed on
         self.asked: set[str] = set()
         #: whether a module of the model itself ran, where `model` is a private copy of it
@@ -232,8 +234,21 @@ class SiteNoise(DrawOfModel):
     def _place(
         self, site: str, shape: tuple[int, ...], *, channels: int | None = None, axis: int | None = None
     ) -> Layout:
-        known = None if self._study is None else self._study.rows.get(site)
-        return layout(shape, self.rows, per_row=self.per_row, channels=channels, axis=known or axis)
+        return layout(
+            shape, self.rows, per_row=self.per_row, channels=channels, axis=self._rows_at(site, shape) or axis
+        )
+
+    def _rows_at(self, site: str, shape: tuple[int, ...]) -> RowAxis | None:
+        """Where a site keeps the rows, as far as that is known."""
+        known = self._study
+        if known is None or self.per_row or self.rows in (None, 1):
+            return None
+        place, one = known.rows.get(site), known.one_row.get(site)
+        if place is None and one is not None:
+            place = row_axis(one, shape, self.rows)
+            if place is None or (place.axis is not None and one[place.axis] > 1):
+                self.unsure[site] = place
+        return place
 
     def _keep(self, site: str, shape: tuple[int, ...], p: float, like: Tensor) -> Tensor:
         path, _, call = site.rpartition(":")

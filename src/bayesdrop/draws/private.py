@@ -50,7 +50,7 @@ class PrivateCopy:
 
     Attributes:
         module: the copy.
-        tensors: what it shares with the model: parameters, buffers, tensors that modules and objects hold.
+        tensors: what it shares with the model, other than parameters and buffers: tensors that its attributes hold.
         copies: of every module of the model, registered or not, its copy.
     """
 
@@ -59,6 +59,15 @@ class PrivateCopy:
         self.module: nn.Module = copier.copy(model)
         self.tensors = copier.tensors
         self.copies = copier.modules
+
+
+_MAPPINGS = (dict, OrderedDict)
+_TENSORS_OF_MODULE = ("_parameters", "_buffers")
+#: attributes of a module that no pass changes, or that are copied already
+_KEPT_OF_MODULE = frozenset(vars(nn.Module())) - {
+    "_modules", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
+}  # fmt: skip
 
 
 class _Copier:
@@ -102,8 +111,14 @@ class _Copier:
         made = self._note(module, self._bare(module))
         self.modules[module] = made
         attributes = vars(made)
-        for name, value in vars(module).items():
-            attributes[name] = self.copy(value)
+        attributes.update(vars(module))
+        for name in _TENSORS_OF_MODULE:
+            attributes[name] = attributes[name].copy()
+        for name, value in list(attributes.items()):
+            if name not in _KEPT_OF_MODULE:
+                # Most are empty dictionaries of hooks.
+                empty = type(value) in _MAPPINGS and not value
+                attributes[name] = type(value)() if empty else self.copy(value)
         # A draw may be open on the model itself; what it has set is not the model's.
         if isinstance(made.training, HeldFlag):
             attributes["training"] = made.training.was
@@ -203,7 +218,10 @@ def leads_back(copy: PrivateCopy) -> str | None:
     """
     originals = {id(module) for module in copy.copies}
     seen: set[int] = set()
-    waiting: list[Any] = [vars(module) for module in copy.copies.values()]
+    waiting: list[Any] = []
+    for module in copy.copies.values():
+        seen.add(id(module))
+        waiting += [value for name, value in vars(module).items() if name not in _KEPT_OF_MODULE]
     kinds = {type(module) for module in copy.copies}
     functions = [member for kind in kinds for member in _own_functions(kind)]
     while waiting:

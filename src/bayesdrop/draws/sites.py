@@ -15,7 +15,16 @@ from torch import nn
 
 from bayesdrop.errors import must
 
-__all__ = ["DrawOfModel", "HeldFlag", "Selection", "Site", "StochasticModule", "Where", "compares_flag", "is_draws_hook"]
+__all__ = [
+    "DrawOfModel",
+    "HeldFlag",
+    "Selection",
+    "Site",
+    "StochasticModule",
+    "Where",
+    "compares_flag",
+    "is_draws_hook",
+]
 
 
 class StochasticModule(nn.Module):

@@ -23,10 +23,10 @@ from bayesdrop.draws.watch import Study, Watcher, watched
 from bayesdrop.inputs import batch_rows
 from bayesdrop.randomness import random_state_kept
 
-__all__ = ["Study", "script_sites", "study"]
+__all__ = ["Study", "script_sites", "settled", "study"]
 
 
-def study(subject: Subject, inputs: tuple[Any, Any]) -> Study:
+def study(subject: Subject, inputs: tuple[Any, Any], *, thorough: bool = True) -> Study:
     """Watch a few passes of one or two rows. Nothing is left changed, the random state neither.
 
     What is found is true of the model as it is now: a forward can read anything, so that it is found anew in
@@ -35,6 +35,8 @@ def study(subject: Subject, inputs: tuple[Any, Any]) -> Study:
     Args:
         subject: a model.
         inputs: what it is called with, positional and keyword arguments.
+        thorough: find out how rows lie at every site, in passes of their own. Otherwise a draw compares its shapes
+            with those of one row, and says of which sites it was not sure: see `settled`.
     """
     model = subject.model
     if _is_plain(model):
@@ -52,9 +54,20 @@ def study(subject: Subject, inputs: tuple[Any, Any]) -> Study:
             sample, rows = inputs, None
             quiet = watched(subject, sample, frozenset())
         trained, quiet, off = _training(subject, sample, quiet)
-        # One row alone has noise of its own wherever it is.
-        where = {} if rows in (None, 1) else _row_axes(subject, inputs, rows, trained, quiet)
-    return Study(trained, where, (*off, *scripts))
+    shapes = {} if rows is None else quiet.shapes
+    found = Study(trained, {}, (*off, *scripts), shapes)
+    return settled(subject, inputs, found) if thorough else found
+
+
+def settled(subject: Subject, inputs: tuple[Any, Any], known: Study) -> Study:
+    """What is known of a model, and how rows lie at every site."""
+    rows = batch_rows(inputs)
+    # One row alone has noise of its own wherever it is.
+    if rows in (None, 1) or not known.one_row:
+        return replace(known, one_row={})
+    with torch.no_grad(), random_state_kept():
+        where = _row_axes(subject, inputs, rows, known)
+    return replace(known, rows=where, one_row={})
 
 
 def _rows(inputs: tuple[Any, Any], rows: int, which: list[int]) -> tuple[Any, Any]:
@@ -84,6 +97,8 @@ def _training(
     if loud is None:
         return frozenset(), quiet, ()
     paths = {site.path for watcher in (quiet, loud) for site in watcher.sites.values()}
+    if _only_dropout_differs(quiet, loud, paths):
+        return frozenset(candidates), loud, ()
     trained: set[str] = set()
     latest = quiet
     while True:
@@ -114,6 +129,16 @@ def _training(
         for name in sorted(set(loud.foreign) - set(quiet.foreign))
     ]
     return frozenset(trained), latest, tuple(off)
+
+
+def _only_dropout_differs(quiet: Watcher, loud: Watcher, paths: set[str]) -> bool:
+    """Whether training mode turns dropout on, none off, and is the same function otherwise."""
+    if not any(loud.on(path) - quiet.on(path) for path in paths):
+        return False
+    if any(quiet.on(path) - loud.on(path) for path in paths) or loud.foreign != quiet.foreign:
+        return False
+    own = any(site.p is None and site.kind.startswith("torch.") for site in loud.sites.values())
+    return not own and not loud.unlike and _same_function(quiet, loud)
 
 
 def _attempt(subject: Subject, sample: tuple[Any, Any], trained: set[str]) -> Watcher | None:
@@ -212,19 +237,17 @@ def _same_function(first: Watcher, second: Watcher) -> bool:
 # where the rows are
 
 
-def _row_axes(
-    subject: Subject, inputs: tuple[Any, Any], rows: int, trained: frozenset[str], one: Watcher
-) -> dict[str, RowAxis]:
-    two = _attempt(subject, _rows(inputs, rows, [0, 0]), set(trained))
+def _row_axes(subject: Subject, inputs: tuple[Any, Any], rows: int, known: Study) -> dict[str, RowAxis]:
+    two = _attempt(subject, _rows(inputs, rows, [0, 0]), set(known.trained))
     if two is None:
         return {}  # it takes one row at a time
     found = {}
-    for site, shape in one.shapes.items():
-        place = row_axis(shape, two.shapes.get(site, ()))
+    for site, shape in known.one_row.items():
+        place = row_axis(shape, two.shapes.get(site, ()), 2)
         if place is not None:
             found[site] = place
-    shared = [site for site, place in found.items() if _shares_axis(one.shapes[site], place)]
-    other = _attempt(subject, _second_row_changed(inputs, rows), set(trained)) if shared else None
+    shared = [site for site, place in found.items() if _shares_axis(known.one_row[site], place)]
+    other = _attempt(subject, _second_row_changed(inputs, rows), set(known.trained)) if shared else None
     if other is not None:
         for site in shared:
             axis = found[site].axis

@@ -29,12 +29,14 @@ class Study:
     Attributes:
         trained: paths of modules that are in training mode inside a draw, for the sake of their dropout.
         rows: where each site keeps the rows of a batch.
+        one_row: the shape that each site has in a pass of one row, where that is all that is known.
         off: sites that are on in training mode and cannot be on in a draw.
     """
 
     trained: frozenset[str] = frozenset()
     rows: Mapping[str, RowAxis] = field(default_factory=dict)
     off: tuple[Site, ...] = ()
+    one_row: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class Watcher(HeldNoise):

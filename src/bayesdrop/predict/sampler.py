@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
 from bayesdrop.draws import FunctionDraw, HeldNoise, NoiseSource, RowDraw, Selection, Site, Where
 from bayesdrop.draws.passes import structure_of
-from bayesdrop.draws.study import study
+from bayesdrop.draws.study import settled, study
 from bayesdrop.draws.subject import Subject
 from bayesdrop.errors import NoRandomness, must
 from bayesdrop.inputs import Inputs, arguments
@@ -34,6 +34,7 @@ _UNHELD: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 # How often to record a pass where another thread may have moved a generator.
 _TRIES = 3
+_Draw = TypeVar("_Draw", bound=HeldNoise)
 _PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 
@@ -148,11 +149,21 @@ class DrawSampler:
 
         for _ in range(_TRIES):
             with random_state_kept():
-                draw, output = self.subject.run(draw_of, arguments(batch))
+                draw, output = self._settled(draw_of, batch)
             # Where another thread draws numbers one cannot tell whether the model does; another look may.
             if is_alone() or not draw.out_of_sight:
                 break
         return draw, checked_output(output, rows)
+
+    def _settled(self, draw_of: Callable[[nn.Module], _Draw], batch: Inputs) -> tuple[_Draw, Any]:
+        """A pass in a draw; once more if it took the rows to lie otherwise than they do."""
+        draw, output = self.subject.run(draw_of, arguments(batch))
+        if draw.unsure:
+            known = settled(self.subject, arguments(batch), self._options["study"])
+            self._options["study"] = known
+            if any(known.rows.get(site) != assumed for site, assumed in draw.unsure.items()):
+                draw, output = self.subject.run(draw_of, arguments(batch))
+        return draw, output
 
     def _replayed(
         self, work: Tape | Reading, batch: Inputs, rows: int, place: dict[str, Any], draws: range
@@ -183,7 +194,7 @@ class DrawSampler:
         """The options of a draw, with what must be known of the model first."""
         structure = structure_of(batch)
         if structure != self._structure:
-            self._options["study"] = study(self.subject, arguments(batch))
+            self._options["study"] = study(self.subject, arguments(batch), thorough=False)
             self._structure = structure
         return self._options
 
@@ -198,8 +209,8 @@ class DrawSampler:
         numbers = Stream()
         for index in draws:
             with global_states_kept(), numbers:
-                draw, output = self.subject.run(
-                    lambda model, index=index: kind(model, index=index, **place, **options), arguments(batch)
+                draw, output = self._settled(
+                    lambda model, index=index: kind(model, index=index, **place, **options), batch
                 )
             self._look_at(draw.sites, draw.foreign, level=5)
             yield checked_output(output, rows).unsqueeze(0)
