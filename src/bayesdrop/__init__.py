@@ -28,7 +28,7 @@ from bayesdrop.objectives import (
     precision_from_weight_decay,
     weight_decay_from_precision,
 )
-from bayesdrop.predict import PartlyRandom, Prediction, predict
+from bayesdrop.predict import NotFinite, PartlyRandom, Prediction, predict
 from bayesdrop.storage import load, save
 from bayesdrop.version import __version__
 
@@ -51,6 +51,7 @@ __all__ = [
     "Multinomial",
     "NegativeELBO",
     "NoRandomness",
+    "NotFinite",
     "PartlyRandom",
     "Prediction",
     "RecurrentDropout",

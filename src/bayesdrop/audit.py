@@ -19,8 +19,9 @@ from bayesdrop.draws.intercept import randomness_of
 from bayesdrop.draws.study import script_sites, study
 from bayesdrop.draws.subject import Subject
 from bayesdrop.errors import must, require
-from bayesdrop.inputs import Inputs, arguments, is_batch, to_device
+from bayesdrop.inputs import Inputs, arguments
 from bayesdrop.layers import RecurrentDropout
+from bayesdrop.predict.batches import Batches, Items
 from bayesdrop.predict.record import recording
 from bayesdrop.predict.sampler import unwrapped
 from bayesdrop.randomness import random_state_kept
@@ -110,7 +111,7 @@ def _cells(site: Site) -> tuple[str, ...]:
     return site.name, site.kind, p, shape, state if site.reason == state else f"{state}: {site.reason}"
 
 
-def audit(model: nn.Module, x: Inputs | Any = None) -> Audit:
+def audit(model: nn.Module, x: Inputs | Any = None, *, items: Items | None = None) -> Audit:
     """Every source of randomness in a model: where, of what kind, at what rate, on or off and why.
 
     With inputs one pass is run, and what is listed is what `predict` would do; modules with dropout that
@@ -120,6 +121,7 @@ def audit(model: nn.Module, x: Inputs | Any = None) -> Audit:
     Args:
         model: any `nn.Module`; nothing in it is changed.
         x: inputs as for `predict`, or batches of such, of which the first is taken.
+        items: what a batch of several parts is, as for `predict`.
 
     >>> from torch import nn
     >>> print(audit(nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1)), torch.zeros(4, 3)))
@@ -133,11 +135,11 @@ def audit(model: nn.Module, x: Inputs | Any = None) -> Audit:
     expected = tuple(_expected(model))
     if x is None:
         return Audit(type(model).__name__, expected, ran=False)
-    batch = x if is_batch(x) else next(iter(x), None)
+    batches = Batches(model, x, batch_size=None, targets=None, items=items, scored=False)
+    batch = next(iter(batches), None)
     if batch is None:
         raise ValueError(must("audit", "x", "at least one batch", "none"))
-    device = next((t.device for t in [*model.parameters(), *model.buffers()]), torch.device("cpu"))
-    sites, notes = _ran(model, to_device(batch, device))
+    sites, notes = _ran(model, batch.inputs)
     reached = {site.path for site in sites}
     missed = [
         Site(site.path, 0, site.kind, site.p, None, False, _NOT_REACHED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -27,9 +28,9 @@ Inputs = Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]
 
 def is_batch(x: Any) -> bool:
     """True for one batch of inputs, false for an iterable of batches."""
-    if isinstance(x, Tensor | Mapping):
+    if isinstance(x, Tensor | np.ndarray | Mapping):
         return True
-    return isinstance(x, tuple) and len(x) > 0 and all(isinstance(part, Tensor) for part in x)
+    return isinstance(x, tuple) and len(x) > 0 and all(isinstance(part, Tensor | np.ndarray) for part in x)
 
 
 def arguments(x: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

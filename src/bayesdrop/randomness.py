@@ -1,9 +1,10 @@
 """Random numbers that are nobody else's, in place of the global generators.
 
-Code of somebody else (a model's forward, a loader) draws from torch's global generator. To run it and leave that
-generator as it was, one could keep its state and put it back; but a thread that draws numbers meanwhile would then
-get them a second time. A `Stream` never touches the global generator: what is called inside it is handed a generator
-of its own, which starts where the global one stands, so that the numbers are the same.
+Code of somebody else (a model's forward, a loader) draws from torch's global generator. To run it and leave
+that generator as it was, one could keep its state and put it back; but a thread that draws numbers
+meanwhile would then get them a second time. A `Stream` never touches the global generator: what is called
+inside it is handed a generator of its own, which starts where the global one stands, so that the numbers
+are the same.
 """
 
 from __future__ import annotations
@@ -121,9 +122,9 @@ def _set_global_state(state: Tensor) -> None:
 class Stream(TorchFunctionMode):
     """Random functions of torch that are called inside, in this thread, draw from a generator of its own.
 
-    It begins where the global generator (or an outer stream) stands, and gives the numbers that this would give.
-    Code that seeds the global generator wants what follows from that seed, and gets it. On other devices than the
-    CPU the device's own generator is used as ever.
+    It begins where the global generator (or an outer stream) stands, and gives the numbers that this would
+    give. Code that seeds the global generator wants what follows from that seed, and gets it. On other
+    devices than the CPU the device's own generator is used as ever.
     """
 
     def __init__(self) -> None:
@@ -174,9 +175,11 @@ class Stream(TorchFunctionMode):
     def _dropped(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Dropout as torch computes it on the CPU, to the last bit."""
         values = dict(zip(("input", "p", "train"), args, strict=False)) | kwargs
-        x, p, train = values.get("input"), values.get("p"), values.get("train")
-        usual = isinstance(x, Tensor) and isinstance(p, float | int) and isinstance(train, bool)
-        if not usual or len(values) != 3 or not train or not 0 < p < 1 or x.numel() == 0:
+        if values.keys() != {"input", "p", "train"} or values["train"] is not True:
+            return func(*args, **kwargs)
+        x: Tensor = values["input"]
+        p: float = values["p"]
+        if not isinstance(p, float | int) or not 0 < p < 1 or x.numel() == 0:
             return func(*args, **kwargs)
         features = name.startswith("feature")
         if features and x.dim() < 2:
@@ -213,7 +216,8 @@ def _draws_unseen(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
         return bool(args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0))
     if name == "native_dropout":
         return True
-    # torch.lstm(input, hx, params, has_biases, num_layers, dropout, train, ...), or (data, batch_sizes, hx, ...)
+    # torch.lstm(input, hx, params, has_biases, num_layers, dropout, train, ...), or (data, batch_sizes, hx,
+    # ...)
     first = 1 if len(args) > 3 and isinstance(args[3], tuple | list) else 0
     p = args[5 + first] if len(args) > 5 + first else kwargs.get("dropout", 0.0)
     train = args[6 + first] if len(args) > 6 + first else kwargs.get("train", False)
@@ -229,10 +233,11 @@ def _on_cpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 class Turns:
-    """The global generator, lent to one run for a stretch at a time, so that runs in several threads do not mix.
+    """The global generator, lent to one run for a stretch at a time, so that runs in several threads do not
+    mix.
 
-    Training draws from the global generator, as torch's own dropout and gradient checkpointing do. Each run has a
-    state of its own, and the others wait for the end of a stretch.
+    Training draws from the global generator, as torch's own dropout and gradient checkpointing do. Each run
+    has a state of its own, and the others wait for the end of a stretch.
 
     Args:
         seed: where the run's numbers begin.
@@ -243,7 +248,7 @@ class Turns:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """The global generator goes on where the last stretch of this run ended; it is given back as it was."""
+        """The global generator, where the last stretch of this run ended; given back as it was."""
         with _borrowing:
             before = _global_state()
             _set_global_state(self._state)
@@ -353,7 +358,7 @@ def _package_of(thread: threading.Thread) -> str:
 
 
 class SeedWatch:
-    """Tells whether the global generator was seeded since: a model that seeds wants the same numbers every time."""
+    """Tells whether the global generator was seeded since: who seeds wants the same numbers every time."""
 
     def __init__(self) -> None:
         self._seed = torch.default_generator.initial_seed()

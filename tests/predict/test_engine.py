@@ -212,7 +212,7 @@ def test_inputs_may_be_tuples_mappings_and_loaders() -> None:
     named = {"right": right, "left": left}
     torch.testing.assert_close(predict(model, named, num_draws=4, batch_size=2).draws, expected)
     loader = DataLoader(TensorDataset(left, right), batch_size=3)
-    torch.testing.assert_close(predict(model, loader, num_draws=4).draws, expected)
+    torch.testing.assert_close(predict(model, loader, num_draws=4, items="inputs").draws, expected)
     batches = ({"left": left[i : i + 1], "right": right[i : i + 1]} for i in range(7))
     torch.testing.assert_close(predict(model, batches, num_draws=4).draws, expected)
     single = DataLoader(TensorDataset(left), batch_size=3)

@@ -20,7 +20,7 @@ _busy: dict[nn.Module, _Holder] = {}
 
 @contextmanager
 def claimed(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """All of some modules for this thread alone. Whoever wants any of them waits; the holder may ask again."""
+    """All of some modules for this thread alone. Others who want one wait; the holder may ask again."""
     wanted = set(modules)
     me = (threading.get_ident(), _task())
     with _free:

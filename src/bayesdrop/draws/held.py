@@ -86,7 +86,7 @@ class HeldNoise(SiteNoise):
         return self in _ACTIVE.get()
 
     def _find_out(self, mode: InterceptMode, inputs: tuple[Any, Any]) -> None:
-        """What must be known of the model, once for every kind of inputs that it is called with in this draw."""
+        """What must be known of the model, once for every kind of inputs in this draw."""
         if self._study is not None and self._structure is None:
             return  # it was told
         structure = structure_of(inputs)
@@ -147,11 +147,11 @@ class HeldNoise(SiteNoise):
         return self
 
     def _check_order(self) -> None:
-        top = torch.overrides._get_current_function_mode()
+        top = torch.overrides._get_current_function_mode()  # type: ignore[no-untyped-call]
         if top is not self._mode_of_pass:
             raise RuntimeError(
-                f"{type(self).__name__}: draws must be left in the order in which they were opened, the last first; "
-                "do not hold one across an await."
+                f"{type(self).__name__}: draws must be left in the order in which they were opened, the last "
+                "first; do not hold one across an await."
             )
 
     def __exit__(
@@ -169,9 +169,9 @@ class FunctionDraw(HeldNoise):
             f = model(x)          # draw 3 of seed 0: the same function for every batch
 
     The noise is shared by all rows, whatever the training flags say; everything else, BatchNorm too, is
-    in eval mode. Nothing is left switched. While a draw is open its model is this thread's: another thread that
-    opens a draw of it waits, `predict` does not need to. What is found of the model in the first pass (of every
-    shape of inputs) holds until the draw is left: settings that change are seen by the next draw.
+    in eval mode. Nothing is left switched. While a draw is open its model is this thread's: another thread
+    that opens a draw of it waits, `predict` does not need to. What is found of the model in the first pass
+    (of every shape of inputs) holds until the draw is left: settings that change are seen by the next draw.
 
     Args:
         model: any module: its stochastic layers, `nn.Dropout*` modules, functional dropout, attention

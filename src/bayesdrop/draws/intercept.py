@@ -137,7 +137,7 @@ class InterceptMode(TorchFunctionMode):
         self._seeds = SeedWatch()
 
     def seeded(self) -> bool:
-        """Whether the model has seeded the global generator: it wants the same numbers every time then, no noise."""
+        """Whether the model has seeded the global generator: it wants the same numbers every time."""
         return self._seeds.seeded()
 
     def _without_flags(self, value: Any) -> Any:

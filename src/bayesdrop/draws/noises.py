@@ -63,7 +63,8 @@ class SiteNoise(DrawOfModel):
         self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._calls: dict[str, int] = {}
         self._inside: str | None = None
-        #: sites of which the shapes of one row and of several do not tell how the rows lie, and what was assumed
+        #: sites of which the shapes of one row and of several do not tell how the rows lie, and what was
+        #: assumed
         self.unsure: dict[str, RowAxis | None] = {}
         #: paths of modules whose training flag was looked at, and not only handed on
         self.asked: set[str] = set()
@@ -74,7 +75,7 @@ class SiteNoise(DrawOfModel):
         self._shared_tensors: Sequence[Tensor] = ()
 
     def watch_over(self, tensors: Sequence[Tensor], copies: Mapping[nn.Module, nn.Module]) -> None:
-        """`model` is a private copy: what it shares with the model itself, and which module is copied as which."""
+        """`model` is a private copy: what it shares with the model itself, and every module's copy."""
         self._shared_tensors = tensors
         self._originals = copies
         self._chosen = {copy: original for original, copy in copies.items()}

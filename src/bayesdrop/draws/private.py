@@ -1,8 +1,8 @@
 """A copy of a model that shares its weights and nothing else: what a pass changes, it changes there.
 
-Modules, the lists, dictionaries and plain objects that they hold, and their bound methods are made anew; tensors,
-functions and everything else are shared. A pass of the copy sets no flag and keeps no state in the model itself, so
-that any number of threads can run passes of one model, each of a copy of its own.
+Modules, the lists, dictionaries and plain objects that they hold, and their bound methods are made anew;
+tensors, functions and everything else are shared. A pass of the copy sets no flag and keeps no state in the
+model itself, so that any number of threads can run passes of one model, each of a copy of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class PrivateCopy:
 
     Attributes:
         module: the copy.
-        tensors: what it shares with the model, other than parameters and buffers: tensors that its attributes hold.
+        tensors: what it shares with the model, other than parameters and buffers: tensors that its
+            attributes hold.
         copies: of every module of the model, registered or not, its copy.
     """
 
@@ -108,7 +109,7 @@ class _Copier:
     def _module(self, module: nn.Module) -> nn.Module:
         if isinstance(module, torch.jit.ScriptModule):
             raise NotPrivate("a part of it is a script")
-        made = self._note(module, self._bare(module))
+        made: nn.Module = self._note(module, self._bare(module))
         self.modules[module] = made
         attributes = vars(made)
         attributes.update(vars(module))
@@ -120,8 +121,9 @@ class _Copier:
                 empty = type(value) in _MAPPINGS and not value
                 attributes[name] = type(value)() if empty else self.copy(value)
         # A draw may be open on the model itself; what it has set is not the model's.
-        if isinstance(made.training, HeldFlag):
-            attributes["training"] = made.training.was
+        flag: Any = made.training
+        if isinstance(flag, HeldFlag):
+            attributes["training"] = flag.was
         for hooks in (made._forward_pre_hooks, made._forward_hooks):
             for key in [key for key, hook in hooks.items() if is_draws_hook(hook)]:
                 del hooks[key]
@@ -179,19 +181,17 @@ def _is_plain_object(kind: type[Any]) -> bool:
     if kind.__module__.partition(".")[0] in sys.stdlib_module_names or kind.__module__.startswith("torch."):
         return False
     python = all(base is object or base.__flags__ & _HEAP_TYPE for base in kind.__mro__)
-    usual = (
-        kind.__reduce_ex__ is object.__reduce_ex__
-        and kind.__reduce__ is object.__reduce__
-        and kind.__getstate__ is object.__getstate__
-        and kind.__new__ is object.__new__
-    )
+    base: Any = object
+    names = ("__reduce_ex__", "__reduce__", "__getstate__", "__new__")
+    usual = all(getattr(kind, name, None) is getattr(base, name, None) for name in names)
     own = any(hasattr(kind, name) for name in ("__copy__", "__deepcopy__", "__setstate__"))
     slots = any(vars(base).get("__slots__") for base in kind.__mro__)
     return python and usual and not own and not slots
 
 
 def copied_arguments(inputs: tuple[Any, Any], *, tensors: bool) -> tuple[Any, Any]:
-    """What a model is called with, so that a pass cannot change it: lists, dictionaries and objects, as a cache.
+    """What a model is called with, so that a pass cannot change it: lists, dictionaries and objects, as a
+    cache.
 
     Args:
         inputs: positional and keyword arguments.
@@ -213,8 +213,8 @@ def copied_arguments(inputs: tuple[Any, Any], *, tensors: bool) -> tuple[Any, An
 def leads_back(copy: PrivateCopy) -> str | None:
     """Where something in the copy still leads to a module of the model itself; None if nothing does.
 
-    Closures, objects that cannot be copied and global names may hold a module. A pass of the copy would then run
-    a part of the model itself, on which no noise is held.
+    Closures, objects that cannot be copied and global names may hold a module. A pass of the copy would
+    then run a part of the model itself, on which no noise is held.
     """
     originals = {id(module) for module in copy.copies}
     seen: set[int] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import dis
 import fnmatch
 import threading
@@ -162,6 +163,19 @@ class Selection:
     ):
         self._include = _rules("include", include)
         self._exclude = _rules("exclude", exclude)
+
+    def check(self, model: nn.Module) -> None:
+        """Raise if a rule matches no module of the model: a name that is misspelt would change nothing."""
+        for argument, rules in (("include", self._include), ("exclude", self._exclude)):
+            for rule in rules or ():
+                if not any(_matches(rule, path, module) for path, module in model.named_modules()):
+                    got = rule if isinstance(rule, str) else getattr(rule, "__name__", rule)
+                    paths = [path for path, _ in model.named_modules() if path]
+                    close = difflib.get_close_matches(rule, paths, n=3) if isinstance(rule, str) else []
+                    hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
+                    raise ValueError(
+                        must("predict", argument, "what matches a module of the model", got, hint)
+                    )
 
     def allows(self, path: str, module: nn.Module | None) -> bool:
         """Whether the site at `path` is on."""

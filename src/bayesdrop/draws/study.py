@@ -35,7 +35,8 @@ def study(subject: Subject, inputs: tuple[Any, Any], *, thorough: bool = True) -
     Args:
         subject: a model.
         inputs: what it is called with, positional and keyword arguments.
-        thorough: find out how rows lie at every site, in passes of their own. Otherwise a draw compares its shapes
+        thorough: find out how rows lie at every site, in passes of their own. Otherwise a draw compares its
+            shapes
             with those of one row, and says of which sites it was not sure: see `settled`.
     """
     model = subject.model

@@ -22,9 +22,9 @@ _Draw = TypeVar("_Draw", bound="HeldNoise")
 class Subject:
     """Runs passes of a model and leaves it alone.
 
-    Each pass gets a private copy, whose flags and attributes are its own. Where no copy can stand for the model (a
-    part of it is a script, or a closure leads back to it), passes are made in the model itself, one thread after
-    the other, and everything is put back.
+    Each pass gets a private copy, whose flags and attributes are its own. Where no copy can stand for the
+    model (a part of it is a script, or a closure leads back to it), passes are made in the model itself,
+    one thread after the other, and everything is put back.
 
     Args:
         model: any module.
@@ -38,13 +38,20 @@ class Subject:
         self.shared: str | None = None
         self._looked = False
 
-    def run(self, draw_of: Callable[[nn.Module], _Draw], inputs: tuple[Any, Any]) -> tuple[_Draw, Any]:
+    def run(
+        self,
+        draw_of: Callable[[nn.Module], _Draw],
+        inputs: tuple[Any, Any],
+        pick: Callable[[Any], Any] | None = None,
+    ) -> tuple[_Draw, Any]:
         """One pass inside a draw.
 
         Args:
             draw_of: from the module that the pass gets to the draw that holds its noise.
-            inputs: what the model is called with, positional and keyword arguments. Objects among them (a cache) are
-                copied, so that each pass finds them as they were.
+            inputs: what the model is called with, positional and keyword arguments. Objects among them (a
+                cache) are copied, so that each pass finds them as they were.
+
+            pick: what to take of the output, inside the draw.
 
         Returns: the draw, which is closed, and the output.
         """
@@ -56,6 +63,7 @@ class Subject:
                 try:
                     with draw:
                         output = module(*args, **kwargs)
+                        output = output if pick is None else pick(output)
                 except Exception:
                     if not draw.escaped:
                         raise

@@ -13,8 +13,9 @@ from bayesdrop.inputs import Inputs, arguments
 from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from bayesdrop.predict.accumulate import Statistics
 from bayesdrop.predict.moments import moments_of_tape
+from bayesdrop.predict.output import Output, checked_output, picked
 from bayesdrop.predict.record import recording
-from bayesdrop.predict.sampler import checked_output
+from bayesdrop.predict.sampler import no_randomness
 from bayesdrop.randomness import random_state_kept
 
 __all__ = ["batch_moments", "check_likelihood"]
@@ -30,7 +31,12 @@ def check_likelihood(likelihood: Likelihood | None) -> None:
 
 
 def batch_moments(
-    model: nn.Module, batch: Inputs, rows: int, likelihood: Likelihood | None, selection: Selection
+    model: nn.Module,
+    batch: Inputs,
+    rows: int,
+    likelihood: Likelihood | None,
+    selection: Selection,
+    output: Output | None = None,
 ) -> Statistics:
     """Mean and variance of one batch: propagated through the model, then through the likelihood.
 
@@ -39,16 +45,15 @@ def batch_moments(
     subject, inputs = Subject(model), arguments(batch)
     known = study(subject, inputs)
     with random_state_kept():
-        draw, output = subject.run(
+        draw, returned = subject.run(
             lambda module: recording(module, batch, per_row=False, index=0, selection=selection, study=known),
             inputs,
+            lambda value: picked(value, output),
         )
-    output = checked_output(output, rows)
+    value = checked_output(returned, rows)
     if not any(site.random for site in draw.sites.values()):
-        raise NoRandomness(
-            "predict: `model` must contain a stochastic layer or dropout with p > 0; got none."
-        )
-    tape = draw.record.tape(output)
+        raise NoRandomness(no_randomness(list(draw.sites.values())))
+    tape = draw.record.tape(value)
     if tape is None:
         raise ValueError(f"predict: method='moments' cannot follow this model: {draw.record.broken}.")
     mean, epistemic = moments_of_tape(tape)

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
-from contextlib import nullcontext
-from itertools import chain
+import warnings
+from collections.abc import Iterable
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws import Selection, Where
-from bayesdrop.errors import must
-from bayesdrop.inputs import Inputs, is_batch, iterate_rows, num_rows, take_rows, to_device
+from bayesdrop.errors import must, whole_number
+from bayesdrop.inputs import Inputs, is_batch, num_rows, take_rows
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.predict.accumulate import DrawStatistics, Statistics
 from bayesdrop.predict.analytic import batch_moments, check_likelihood
+from bayesdrop.predict.batches import Batches, Items, NotFinite
 from bayesdrop.predict.keeper import Keeper
+from bayesdrop.predict.output import Output, check_output
+from bayesdrop.predict.plan import WAYS
 from bayesdrop.predict.prediction import Prediction, frozen_copy
 from bayesdrop.predict.ranks import Ranks, Share
 from bayesdrop.predict.sampler import DrawSampler, unwrapped
 from bayesdrop.progress import progress_bar
-from bayesdrop.randomness import random_state_kept
 
 __all__ = ["predict"]
 
@@ -45,6 +47,8 @@ def predict(
     max_memory: int | None = None,
     plan: Literal["stacked", "kept units", "loop", "whole model"] | None = None,
     share: Share | None = None,
+    items: Items | None = None,
+    output: Output | None = None,
     progress: bool = False,
 ) -> Prediction:
     """Predictive distribution of a model whose weights are random.
@@ -58,8 +62,9 @@ def predict(
 
     Args:
         model: any `nn.Module` with something random in it.
-        x: a tensor, a tuple (positional) or mapping (keywords) of tensors with N rows, or an iterable of
-            such batches, as a `DataLoader`.
+        x: a tensor or array, a tuple (positional) or mapping (keywords) of such with N rows, or an iterable
+            of such batches, as a `DataLoader`; see `items`. Arrays of floating numbers take the model's
+            precision.
         num_draws: how many functions, T.
         seed: draw t of a seed is the same function in every call, batch size and order.
         likelihood: what the outputs mean; None gives moments of the raw outputs.
@@ -82,6 +87,12 @@ def predict(
             are the same. `prediction.plan` tells what was done.
         share: under `torch.distributed`, share "draws" or "rows" between the processes, each of which
             makes the same call and gets the whole prediction.
+        items: what a batch of several parts is, where `x` is an iterable. "pairs": (x, y), of which the
+            model gets x, and y is scored as `targets` if there is a likelihood. "inputs": all that the
+            model is called with. None takes two parts for a pair if the model takes one input, and asks
+            otherwise.
+        output: which tensor, of a model that returns several: a name, an index, or a function of what it
+            returns. None takes the one tensor, or `.logits`.
         progress: show a bar (needs the extra "cli").
 
     Reference: Gal & Ghahramani (2016), Eqs 6 to 8.
@@ -91,21 +102,23 @@ def predict(
     >>> bd.predict(net, torch.zeros(5, 3), num_draws=20, likelihood=bd.Gaussian(0.1))
     Prediction((5, 1), Gaussian, 20 draws, kept)
     """
-    _check_arguments(model, num_draws, likelihood, draws, batch_size, targets)
-    if tolerance is not None and not 0 < tolerance < 1:
-        raise ValueError(must("predict", "tolerance", "in (0, 1), or None", tolerance))
+    _check_arguments(model, num_draws, likelihood, draws, batch_size)
+    _check_choices(seed, method, plan, tolerance, max_memory, keep_draws)
+    check_output(output)
+    targets = _checked_targets(targets, likelihood)
     model = unwrapped(model)
-    if method != "draws":
-        return _moments(model, x, method, likelihood, batch_size, Selection(include, exclude))
     ranks = Ranks(share)
     if ranks.share == "rows":
         x, targets, mine = _own_rows(ranks, x, targets)
-    batches, num_batches = _batches(x, batch_size)
-    device = _device_of(model)
+    batches = Batches(
+        model, x, batch_size=batch_size, targets=targets, items=items, scored=likelihood is not None
+    )
+    if method == "moments":
+        return _moments(model, batches, likelihood, Selection(include, exclude), output)
     frozen = frozen_copy(likelihood)
     placed = None if likelihood is None else frozen_copy(likelihood)
     if placed is not None:
-        placed.to(device)
+        placed.to(batches.device)
     first, last = ranks.part(num_draws) if ranks.share == "draws" else (0, num_draws)
     keeper = Keeper(keep_draws)
     sampler = DrawSampler(
@@ -120,22 +133,17 @@ def predict(
         max_memory=max_memory,
         way=plan,
         chunk=None if tolerance is None else _CHECKED_DRAWS,
+        output=output,
     )
     parts: list[Statistics] = []
     joints: list[list[float]] = []
+    scored: list[Tensor] = []
     seen = mine if ranks.share == "rows" else 0
-    total = None if num_batches is None else num_batches * (last - first)
-    with (
-        torch.no_grad(),
-        # Passes of the model are kept from the global generators where they are made; a loader may use those.
-        nullcontext() if is_batch(x) else random_state_kept(),
-        progress_bar("predict", total, show=progress) as advance,
-    ):
-        for raw in batches:
-            batch = to_device(raw, device)
-            rows = num_rows(batch)
-            y = _batch_targets(targets, sum(len(part.mean) for part in parts), rows, device)
+    total = None if batches.count is None else batches.count * (last - first)
+    with torch.no_grad(), progress_bar("predict", total, show=progress) as advance:
+        for batch, rows, y in batches:
             running = DrawStatistics(placed, y)
+            scored += [] if y is None else [y.cpu()]
             keeper.start(last - first)
             for outputs in sampler.batch(batch, rows, seen):
                 running.update_many(outputs)
@@ -151,11 +159,12 @@ def predict(
             seen += rows
     if not parts:
         raise ValueError(must("predict", "x", "at least one batch", "none"))
-    statistics = Statistics.concatenate(parts)
+    statistics = _joined(parts)
     kept = keeper.result()
     num_seen = len(statistics.mean)
     if targets is not None and targets.shape[0] != num_seen:
         raise ValueError(must("predict", "targets", f"{num_seen} rows, as `x`", tuple(targets.shape)))
+    targets = torch.cat(scored) if scored else None
     joint = None if targets is None else _summed(joints)
     if ranks.share == "rows":
         statistics = ranks.merge_rows(statistics)
@@ -177,29 +186,40 @@ def predict(
 
 def _moments(
     model: nn.Module,
-    x: Any,
-    method: str,
+    batches: Batches,
     likelihood: Likelihood | None,
-    batch_size: int | None,
     selection: Selection,
+    output: Output | None,
 ) -> Prediction:
     """One analytic pass for each batch."""
-    if method != "moments":
-        raise ValueError(must("predict", "method", "'draws' or 'moments'", method))
     check_likelihood(likelihood)
+    selection.check(model)
     frozen = frozen_copy(likelihood)
-    device = _device_of(model)
-    parts = []
-    with torch.no_grad(), random_state_kept():
-        for raw in _batches(x, batch_size)[0]:
-            batch = to_device(raw, device)
-            parts.append(batch_moments(model, batch, num_rows(batch), frozen, selection))
+    with torch.no_grad():
+        parts = [batch_moments(model, x, rows, frozen, selection, output) for x, rows, _ in batches]
     if not parts:
         raise ValueError(must("predict", "x", "at least one batch", "none"))
     plan = "moments: one analytic pass, no draws"
-    return Prediction.from_statistics(
-        Statistics.concatenate(parts), frozen, shared=True, plan=plan, draws=None
-    )
+    return Prediction.from_statistics(_joined(parts), frozen, shared=True, plan=plan, draws=None)
+
+
+def _joined(parts: list[Statistics]) -> Statistics:
+    """All batches one after the other; what is not finite is said."""
+    shapes = {tuple(part.mean.shape[1:]) for part in parts}
+    if len(shapes) > 1:
+        hint = "Pad them to one length, or predict the batches apart."
+        got = f"outputs of shapes {', '.join(map(str, sorted(shapes)))} for a row"
+        raise ValueError(must("predict", "x", "batches whose outputs have one shape", got, hint))
+    statistics = Statistics.concatenate(parts)
+    finite = torch.isfinite(statistics.mean)
+    if not bool(finite.all()):
+        bad = (~finite).flatten(1).any(1) if finite.dim() > 1 else ~finite
+        message = (
+            f"predict: the mean of {int(bad.sum())} of {len(bad)} rows is NaN or infinite, the first in row "
+            f"{int(bad.nonzero()[0])}. Do not use these rows."
+        )
+        warnings.warn(message, NotFinite, stacklevel=3)
+    return statistics
 
 
 #: with a tolerance, the error is looked at after so many draws
@@ -212,17 +232,6 @@ def _told(sampler: DrawSampler, statistics: Statistics, num_draws: int, toleranc
         return str(sampler)
     used = statistics.draws_used
     return f"{sampler}\n{int(used.min())} to {int(used.max())} of at most {num_draws} draws were needed"
-
-
-def _device_of(model: nn.Module) -> torch.device:
-    """Where the first parameter is, or else the first buffer."""
-    # The dictionaries themselves: `parameters()` takes ten times as long to find its first.
-    for module in model.modules():
-        for parameter in vars(module).get("_parameters", {}).values():
-            if parameter is not None:
-                device: torch.device = parameter.device
-                return device
-    return next((t.device for t in chain(model.parameters(), model.buffers())), torch.device("cpu"))
 
 
 def _summed(joints: list[list[float]]) -> Tensor | None:
@@ -245,39 +254,12 @@ def _own_rows(ranks: Ranks, x: Any, targets: Tensor | None) -> tuple[Inputs, Ten
     return take_rows(x, slice(start, stop)), own, start
 
 
-def _batches(x: Any, batch_size: int | None) -> tuple[Iterator[Inputs], int | None]:
-    if is_batch(x):
-        rows = num_rows(x)
-        if rows < 1:
-            raise ValueError(must("predict", "x", "at least one row", 0))
-        count = 1 if batch_size is None else -(-rows // batch_size)
-        return iterate_rows(x, batch_size), count
-    if not isinstance(x, Iterable):
-        raise TypeError(
-            must("predict", "x", "a tensor, a tuple or mapping of tensors, or batches of such", x)
-        )
-    if batch_size is not None:
-        hint = "Set the batch size of the loader instead."
-        raise ValueError(must("predict", "batch_size", "None for an iterable of batches", batch_size, hint))
-    return iter(x), len(x) if isinstance(x, Sized) else None
-
-
-def _batch_targets(targets: Tensor | None, start: int, rows: int, device: torch.device) -> Tensor | None:
-    if targets is None:
-        return None
-    part = targets[start : start + rows]
-    if part.shape[0] != rows:
-        raise ValueError(must("predict", "targets", "as many rows as `x`", tuple(targets.shape)))
-    return part.to(device)
-
-
 def _check_arguments(
     model: nn.Module,
     num_draws: int,
     likelihood: Likelihood | None,
     draws: str,
     batch_size: int | None,
-    targets: Tensor | None,
 ) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(must("predict", "model", "an nn.Module", model))
@@ -288,5 +270,36 @@ def _check_arguments(
         raise ValueError(must("predict", "draws", "'shared' or 'independent'", draws))
     if likelihood is not None and not isinstance(likelihood, Likelihood):
         raise TypeError(must("predict", "likelihood", "a Likelihood, as Categorical(), or None", likelihood))
-    if targets is not None and likelihood is None:
+
+
+def _check_choices(
+    seed: int,
+    method: str,
+    plan: str | None,
+    tolerance: float | None,
+    max_memory: int | None,
+    keep_draws: bool | None,
+) -> None:
+    whole_number("predict", "seed", seed)
+    if method not in ("draws", "moments"):
+        raise ValueError(must("predict", "method", "'draws' or 'moments'", method))
+    if plan not in (None, *WAYS):
+        raise ValueError(must("predict", "plan", f"one of {', '.join(map(repr, WAYS))}, or None", plan))
+    if tolerance is not None and not (isinstance(tolerance, float) and 0 < tolerance < 1):
+        raise ValueError(must("predict", "tolerance", "in (0, 1), or None", tolerance))
+    if max_memory is not None:
+        whole_number("predict", "max_memory", max_memory, at_least=1)
+    if keep_draws not in (None, True, False):
+        raise TypeError(must("predict", "keep_draws", "True, False or None", keep_draws))
+
+
+def _checked_targets(targets: Any, likelihood: Likelihood | None) -> Tensor | None:
+    if targets is None:
+        return None
+    if isinstance(targets, np.ndarray):
+        targets = torch.from_numpy(np.array(targets))
+    if not isinstance(targets, Tensor) or targets.dim() < 1:
+        raise TypeError(must("predict", "targets", "a tensor with the rows of `x`, or None", targets))
+    if likelihood is None:
         raise ValueError(must("predict", "targets", "None without a likelihood", targets))
+    return targets

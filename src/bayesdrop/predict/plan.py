@@ -18,8 +18,10 @@ from bayesdrop.predict.fuse import channels_last, fold
 from bayesdrop.predict.read import Reading
 from bayesdrop.predict.tape import Leaf, Tape
 
-__all__ = ["CACHE_BYTES", "Plan", "Runner"]
+__all__ = ["CACHE_BYTES", "WAYS", "Plan", "Runner"]
 
+#: the plans that a user may ask for
+WAYS = ("stacked", "kept units", "loop", "whole model")
 #: what a chunk of draws may touch while it stays in the processor's cache
 CACHE_BYTES = 2 * 2**20
 # Costs in nanoseconds on one core: only their ratios matter, and only for the choice of a plan.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -15,13 +16,14 @@ from bayesdrop.draws.study import settled, study
 from bayesdrop.draws.subject import Subject
 from bayesdrop.errors import NoRandomness, must
 from bayesdrop.inputs import Inputs, arguments
+from bayesdrop.predict.output import Output, checked_output, picked
 from bayesdrop.predict.plan import Plan, Runner
 from bayesdrop.predict.read import Reading, read
 from bayesdrop.predict.record import RecordingDraw, recording
 from bayesdrop.predict.tape import Tape
 from bayesdrop.randomness import Stream, global_states_kept, is_alone, random_state_kept
 
-__all__ = ["DrawSampler", "PartlyRandom", "checked_output", "unwrapped"]
+__all__ = ["DrawSampler", "PartlyRandom", "unwrapped"]
 
 
 class PartlyRandom(UserWarning):
@@ -65,6 +67,7 @@ class DrawSampler:
         max_memory: bytes that the draws run at a time may take.
         way: a plan to use whatever it costs.
         chunk: the most draws to run at a time.
+        output: which of the tensors that the model returns.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class DrawSampler:
         max_memory: int | None,
         way: str | None,
         chunk: int | None = None,
+        output: Output | None = None,
     ) -> None:
         if recurrent not in ("module", "variational"):
             raise ValueError(must("predict", "recurrent", "'module' or 'variational'", recurrent))
@@ -93,7 +97,9 @@ class DrawSampler:
         self.max_memory = max_memory
         self.way = way
         self.chunk = chunk
+        self.output = output
         self.selection = Selection(include, exclude)
+        self.selection.check(model)
         self.source = NoiseSource(seed, most=first + num_draws)
         self.plan: Plan | None = None
         self.sites: dict[str, Site] = {}
@@ -118,7 +124,9 @@ class DrawSampler:
         if self.way == "whole model":
             yield from self._whole(batch, rows, place, range(first, last), "as asked")
             return
-        work: Tape | Reading | None = read(self.model, batch, per_row=self.per_row, selection=self.selection)
+        work: Tape | Reading | None = None
+        if self.output is None:
+            work = read(self.model, batch, per_row=self.per_row, selection=self.selection)
         if isinstance(work, Reading):
             self._look_at(work.sites, [], level=4)
         elif self.num_draws == 1:
@@ -155,14 +163,17 @@ class DrawSampler:
                 break
         return draw, checked_output(output, rows)
 
+    def _pick(self, returned: Any) -> Any:
+        return picked(returned, self.output)
+
     def _settled(self, draw_of: Callable[[nn.Module], _Draw], batch: Inputs) -> tuple[_Draw, Any]:
         """A pass in a draw; once more if it took the rows to lie otherwise than they do."""
-        draw, output = self.subject.run(draw_of, arguments(batch))
+        draw, output = self.subject.run(draw_of, arguments(batch), self._pick)
         if draw.unsure:
             known = settled(self.subject, arguments(batch), self._options["study"])
             self._options["study"] = known
             if any(known.rows.get(site) != assumed for site, assumed in draw.unsure.items()):
-                draw, output = self.subject.run(draw_of, arguments(batch))
+                draw, output = self.subject.run(draw_of, arguments(batch), self._pick)
         return draw, output
 
     def _replayed(
@@ -207,11 +218,13 @@ class DrawSampler:
         options = self._studied(batch)
         # Numbers that the model draws itself go on from draw to draw; between two draws the caller goes on.
         numbers = Stream()
+
+        def held(index: int, model: nn.Module) -> HeldNoise:
+            return kind(model, index=index, **place, **options)
+
         for index in draws:
             with global_states_kept(), numbers:
-                draw, output = self._settled(
-                    lambda model, index=index: kind(model, index=index, **place, **options), batch
-                )
+                draw, output = self._settled(partial(held, index), batch)
             self._look_at(draw.sites, draw.foreign, level=5)
             yield checked_output(output, rows).unsqueeze(0)
 
@@ -232,12 +245,8 @@ class DrawSampler:
             return
         self.sites = sites
         off = [site for site in sites.values() if not site.random]
-        if not any(site.random for site in sites.values()):
-            found = ", ".join(f"{site.name} ({site.reason})" for site in off) or "none"
-            if not foreign:
-                raise NoRandomness(
-                    f"predict: `model` must contain a stochastic layer or dropout with p > 0; got {found}."
-                )
+        if not foreign and not any(site.random for site in sites.values()):
+            raise NoRandomness(no_randomness(off))
         # Attention has no dropout unless it is asked for: that is no surprise.
         names = [f"{s.name} ({s.reason})" for s in off if not (s.kind == "attention" and s.reason == "p = 0")]
         if names and self.model not in _WARNED:
@@ -250,14 +259,17 @@ class DrawSampler:
             warnings.warn(message, PartlyRandom, stacklevel=level)
 
 
-def checked_output(output: Any, rows: int) -> Tensor:
-    """The tensor that a model returned, one row for each row of the batch."""
-    if not isinstance(output, Tensor):
-        logits = getattr(output, "logits", None)
-        if not isinstance(logits, Tensor):
-            hint = "Wrap the model so that it returns the tensor of interest."
-            raise TypeError(must("predict", "model", "a model that returns one tensor", type(output), hint))
-        return checked_output(logits, rows)
-    if output.dim() < 1 or output.shape[0] != rows:
-        raise ValueError(must("predict", "model", f"a model that returns {rows} rows", tuple(output.shape)))
-    return output
+def no_randomness(off: list[Site]) -> str:
+    """What is wrong with a model of which nothing is random, and what to do."""
+    found = ", ".join(f"{site.name} ({site.reason})" for site in off) or "none"
+    said = f"predict: `model` must contain a stochastic layer or dropout with p > 0; got {found}."
+    reasons = {site.reason for site in off}
+    if any(site.kind == "script" for site in off):
+        return f"{said} Give the model before it was scripted: torch.jit runs where no noise can be held."
+    if "excluded" in reasons:
+        return f"{said} What is excluded is not random: see `include` and `exclude`."
+    return (
+        f"{said} To put dropout in front of every weight layer: "
+        'model = bd.convert(model, "bernoulli", where="weights", p=0.1). Then train it on: the spread of '
+        "a network that was not trained with its dropout means little."
+    )
