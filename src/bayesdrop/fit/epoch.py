@@ -22,7 +22,7 @@ from bayesdrop.inputs import Inputs, call
 from bayesdrop.layers import StochasticLayer
 from bayesdrop.likelihoods import Gaussian, Likelihood
 from bayesdrop.predict import predict
-from bayesdrop.randomness import random_state_kept
+from bayesdrop.randomness import Turns, random_state_kept
 
 __all__ = ["Loop", "training"]
 
@@ -41,6 +41,8 @@ class Loop:
     lr: float
     seed: int
     checkpoint: Path | None
+    #: the random numbers of this run
+    numbers: Turns
     #: the epoch that the checkpoint holds, if this run wrote or read one
     written: int | None = None
     #: the model's and objective's tensors at the end of the last epoch, all finite
@@ -61,11 +63,13 @@ class Loop:
         if not _all_finite(self.parameters):
             raise self.diverged("a parameter was not finite after", run.epoch)
         if self.has_m_step:
-            self.m_step(num_draws=1, seed=run.epoch)
+            with self.numbers.lent():
+                self.m_step(num_draws=1, seed=run.epoch)
         for name, value in means.items():
             getattr(history, name).append(value)
         if self.validation is not None:
-            loss = self.validation_loss(self.validation)
+            with self.numbers.lent():
+                loss = self.validation_loss(self.validation)
             history.validation.append(loss)
             if loss < run.best_loss - min_delta:
                 run.best_loss, run.best_epoch = loss, run.epoch
@@ -84,19 +88,21 @@ class Loop:
         sums = [0.0, 0.0, 0.0]
         rows = 0
         has_terms = True
-        for x, y in self.data.epoch(run.epoch + 1):
+        for x, y in self.numbers.each(self.data.epoch(run.epoch + 1)):
             for parameter in parameters:
                 parameter.grad = None
-            terms = objective(model, x, y)
-            loss = terms if isinstance(terms, Tensor) else getattr(terms, "loss", None)
-            if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
-                want = "a callable that gives a scalar to differentiate, or has it as `.loss`"
-                raise TypeError(must("fit", "objective", want, terms))
-            value = loss.item()
-            run.step += 1
-            if not math.isfinite(value):
-                raise self.diverged(f"the loss was {value} at", run.epoch + 1)
-            loss.backward()  # type: ignore[no-untyped-call]
+            # The backward pass too: what was not kept of the forward pass is made again there.
+            with self.numbers.lent():
+                terms = objective(model, x, y)
+                loss = terms if isinstance(terms, Tensor) else getattr(terms, "loss", None)
+                if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+                    want = "a callable that gives a scalar to differentiate, or has it as `.loss`"
+                    raise TypeError(must("fit", "objective", want, terms))
+                value = loss.item()
+                run.step += 1
+                if not math.isfinite(value):
+                    raise self.diverged(f"the loss was {value} at", run.epoch + 1)
+                loss.backward()  # type: ignore[no-untyped-call]
             if clip_norm is not None:
                 nn.utils.clip_grad_norm_(parameters, clip_norm)
             step()

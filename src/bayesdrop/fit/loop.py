@@ -28,7 +28,7 @@ from bayesdrop.fit.optimise import (
 from bayesdrop.fit.settings import described, optimizer_settings, scheduler_settings
 from bayesdrop.inputs import Inputs
 from bayesdrop.progress import progress_bar
-from bayesdrop.randomness import random_state_kept
+from bayesdrop.randomness import Turns, global_states_kept
 
 __all__ = ["fit"]
 
@@ -60,8 +60,9 @@ def fit(
 ) -> History:
     """Train a model in place by minibatch gradient descent.
 
-    The same seed gives the same weights to the last bit. Training flags and the global random state are
-    afterwards as they were before, also after an exception.
+    The same seed gives the same weights to the last bit, also where several threads train models of their
+    own: they take turns, step by step. Training flags and the global random state are afterwards as they were
+    before, also after an exception.
 
     Args:
         model: trained in `train()` mode.
@@ -159,16 +160,17 @@ def fit(
         lr=lr,
         seed=seed,
         checkpoint=path,
+        numbers=Turns(seed),
     )
     show = _has_audience() if progress is None else progress
     with (
         training(*modules.values()),
-        random_state_kept(),
+        global_states_kept(),
         progress_bar("fit", epochs, show=show) as advance,
     ):
-        torch.manual_seed(seed)
         if path is not None and resume and path.exists():
-            read_checkpoint(path, run, settings)
+            with loop.numbers.lent():
+                read_checkpoint(path, run, settings)
             loop.written = run.epoch
             if run.epoch > epochs:
                 hint = f"The checkpoint {path} has done as many."
@@ -179,13 +181,15 @@ def fit(
             loop.run_epoch(patience=patience, min_delta=min_delta)
             due = run.epoch % checkpoint_every == 0 or run.epoch == epochs or run.stopped
             if path is not None and due:
-                write_checkpoint(path, run, settings)
+                with loop.numbers.lent():
+                    write_checkpoint(path, run, settings)
                 loop.written = run.epoch
             advance(1, f"loss {run.history.loss[-1]:.4g}")
         if run.best is not None:
             run.put_back(run.best)
         if loop.has_m_step:
-            loop.m_step(num_draws=10, seed=run.epoch + 1)
+            with loop.numbers.lent():
+                loop.m_step(num_draws=10, seed=run.epoch + 1)
     return replace(run.history, best_epoch=run.best_epoch, stopped_early=run.stopped)
 
 
