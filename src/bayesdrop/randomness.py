@@ -102,36 +102,45 @@ class _Current(threading.local):
 
 
 _current = _Current()
-# Two streams never borrow the global generator at once.
-_borrowing = threading.RLock()
-# torch waits for a generator's own lock without letting other threads of Python run, and may be interrupted
-# while it holds it: two threads that ask for a state at once can wait for ever. So one asks after the other.
-_reading = threading.RLock()
+# Whoever borrows the global generator, or looks at it, does so alone: what one run has put into it is nobody
+# else's. (And torch waits for a generator's own lock without letting other threads of Python run, and may be
+# interrupted while it holds it: two threads that ask for a state at once could wait for ever.)
+_global = threading.RLock()
 
 
 def _global_state() -> Tensor:
-    with _reading:
+    with _global:
         return torch.get_rng_state()
 
 
+def _global_seed() -> int:
+    with _global:
+        return torch.default_generator.initial_seed()
+
+
 def _set_global_state(state: Tensor) -> None:
-    with _reading:
+    with _global:
         torch.set_rng_state(state)
 
 
 class Stream(TorchFunctionMode):
     """Random functions of torch that are called inside, in this thread, draw from a generator of its own.
 
-    It begins where the global generator (or an outer stream) stands, and gives the numbers that this would
-    give. Code that seeds the global generator wants what follows from that seed, and gets it. On other
-    devices than the CPU the device's own generator is used as ever.
+    Unless a state is given it begins where the global generator (or an outer stream) stands, and gives the
+    numbers that this would give. Code that seeds the global generator wants what follows from that seed, and
+    gets it. On other devices than the CPU the device's own generator is used as ever.
+
+    Args:
+        state: of a generator, to begin with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, state: Tensor | None = None) -> None:
         super().__init__()
         self.generator = torch.Generator()
-        outer = _current.streams
-        self.generator.set_state(outer[-1].generator.get_state() if outer else _global_state())
+        if state is None:
+            outer = _current.streams
+            state = outer[-1].generator.get_state() if outer else _global_state()
+        self.generator.set_state(state)
         self._watch = SeedWatch()
 
     def __enter__(self) -> Self:
@@ -162,6 +171,9 @@ class Stream(TorchFunctionMode):
                 return body_of(func)(*args, **kwargs)
         if not _on_cpu(args, kwargs) or self._watch.seeded():
             return func(*args, **kwargs)
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            # A transform of torch.func takes no generator.
+            return self._borrowed(func, args, kwargs)
         if name in GENERATOR_TAKERS:
             if kwargs.get("generator") is not None or any(isinstance(a, torch.Generator) for a in args):
                 return func(*args, **kwargs)
@@ -200,7 +212,7 @@ class Stream(TorchFunctionMode):
 
     def _borrowed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The global generator itself, for as long as one call takes: torch has no other way there."""
-        with _borrowing:
+        with _global:
             before = _global_state()
             _set_global_state(self.generator.get_state())
             try:
@@ -236,7 +248,8 @@ class Turns:
     """The global generator, lent to one run for a stretch at a time, so that runs in several threads do not
     mix.
 
-    Training draws from the global generator, as torch's own dropout and gradient checkpointing do. Each run
+    Training draws from the global generator itself: gradient checkpointing, and objectives that draw the same
+    noise twice, keep its state and set it. Each run
     has a state of its own, and the others wait for the end of a stretch.
 
     Args:
@@ -249,7 +262,7 @@ class Turns:
     @contextmanager
     def lent(self) -> Iterator[None]:
         """The global generator, where the last stretch of this run ended; given back as it was."""
-        with _borrowing:
+        with _global:
             before = _global_state()
             _set_global_state(self._state)
             try:
@@ -257,6 +270,10 @@ class Turns:
             finally:
                 self._state = _global_state()
                 _set_global_state(before)
+
+    def copy(self) -> Stream:
+        """The numbers that come next, without using them up."""
+        return Stream(self._state)
 
     def each(self, items: Iterator[_Item]) -> Iterator[_Item]:
         """The same items, each fetched in a stretch of its own."""
@@ -303,7 +320,7 @@ def global_states() -> States:
     """The states of the global generators of torch, numpy and Python."""
     return (
         _global_state(),
-        torch.default_generator.initial_seed(),
+        _global_seed(),
         np.random.get_state(),  # noqa: NPY002
         random.getstate(),
     )
@@ -325,7 +342,7 @@ def _same_arrays(first: Any, second: Any) -> bool:
 
 
 def _put_back(before: States) -> None:
-    seeded = torch.default_generator.initial_seed() != before[1]
+    seeded = _global_seed() != before[1]
     if not have_moved(before):
         return
     alone = is_alone()
@@ -361,13 +378,13 @@ class SeedWatch:
     """Tells whether the global generator was seeded since: who seeds wants the same numbers every time."""
 
     def __init__(self) -> None:
-        self._seed = torch.default_generator.initial_seed()
+        self._seed = _global_seed()
         self._state = _global_state()
         self._seeded = False
 
     def seeded(self) -> bool:
         """Whether it was."""
-        if torch.default_generator.initial_seed() != self._seed:
+        if _global_seed() != self._seed:
             return True
         if self._seeded:
             return True

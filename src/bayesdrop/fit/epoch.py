@@ -63,12 +63,12 @@ class Loop:
         if not _all_finite(self.parameters):
             raise self.diverged("a parameter was not finite after", run.epoch)
         if self.has_m_step:
-            with self.numbers.lent():
+            with self.numbers.copy():
                 self.m_step(num_draws=1, seed=run.epoch)
         for name, value in means.items():
             getattr(history, name).append(value)
         if self.validation is not None:
-            with self.numbers.lent():
+            with self.numbers.copy():
                 loss = self.validation_loss(self.validation)
             history.validation.append(loss)
             if loss < run.best_loss - min_delta:

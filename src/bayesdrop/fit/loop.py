@@ -61,7 +61,8 @@ def fit(
     """Train a model in place by minibatch gradient descent.
 
     The same seed gives the same weights to the last bit, also where several threads train models of their
-    own: they take turns, step by step. Training flags and the global random state are afterwards as they were
+    own: they take turns, step by step. (A thread that draws from torch's global generator by itself meanwhile
+    can change a run's numbers.) Training flags and the global random state are afterwards as they were
     before, also after an exception.
 
     Args:
@@ -188,7 +189,7 @@ def fit(
         if run.best is not None:
             run.put_back(run.best)
         if loop.has_m_step:
-            with loop.numbers.lent():
+            with loop.numbers.copy():
                 loop.m_step(num_draws=10, seed=run.epoch + 1)
     return replace(run.history, best_epoch=run.best_epoch, stopped_early=run.stopped)
 
