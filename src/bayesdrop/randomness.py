@@ -72,9 +72,11 @@ _BODIES = frozenset(
         "fractional_max_pool3d_with_indices",
     }
 )  # fmt: skip
+# Written in Python too, but only to choose another function, which is then out of sight.
+_CHOOSING = frozenset({"fractional_max_pool2d", "fractional_max_pool3d"})
 # What draws numbers where they cannot be handed in.
 _UNSEEN = frozenset({"scaled_dot_product_attention", "native_dropout", "lstm", "gru", "rnn_tanh", "rnn_relu"})
-_DRAWING = GENERATOR_TAKERS | _DROPOUTS | _BODIES | _UNSEEN
+_DRAWING = GENERATOR_TAKERS | _DROPOUTS | _BODIES | _CHOOSING | _UNSEEN
 _SELU_LIMIT = 1.7580993408473766
 
 
@@ -165,6 +167,8 @@ class Stream(TorchFunctionMode):
 
     def _drawn(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(func, types.FunctionType):
+            if name in _CHOOSING:
+                return self._borrowed(func, args, kwargs)
             if name not in _BODIES:
                 return func(*args, **kwargs)
             with self:
