@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-__all__ = ["BLANK", "DEEPEST", "BadJson", "is_sealed", "parsed", "seal"]
+__all__ = ["BLANK", "DEEPEST", "BadJson", "from_json", "is_sealed", "parsed", "seal", "to_json"]
 
 #: stands where a checksum will be
 BLANK = "0" * 64
@@ -35,6 +36,31 @@ def is_sealed(text: bytes, checksum: object) -> bool:
     # The first place is the checksum's own: what else holds the same digits comes later.
     blank = text.replace(checksum.encode(), BLANK.encode(), 1)
     return sha256(blank).hexdigest() == checksum
+
+
+def to_json(content: Mapping[str, Any]) -> bytes:
+    """A JSON text for a file of its own, whose first entry "checksum" is the checksum of the text.
+
+    Args:
+        content: what JSON can hold, without an entry "checksum".
+    """
+    whole = {"checksum": BLANK, **content}
+    return seal(json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def from_json(text: bytes) -> tuple[dict[str, Any], bool]:
+    """What `to_json` was given, and whether there was a checksum, which older files lack.
+
+    Raises BadJson where the text is not as it was written.
+    """
+    content = parsed(text)
+    if not isinstance(content, dict):
+        raise BadJson("it is not what it should be")
+    if "checksum" not in content:
+        return content, False
+    if not is_sealed(text, content.pop("checksum")):
+        raise BadJson("it is not as it was written")
+    return content, True
 
 
 def parsed(text: bytes | str) -> Any:
