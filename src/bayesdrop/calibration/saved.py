@@ -61,7 +61,9 @@ class Calibrator(ABC):
             if json.loads(json.dumps(made.state(), allow_nan=False)) != state:
                 raise ValueError("it holds something else")
         except Exception as error:
-            raise ValueError(f"{cls.__name__}.load: {path} does not hold a {cls.__name__} ({error}).") from error
+            raise ValueError(
+                f"{cls.__name__}.load: {path} does not hold a {cls.__name__} ({error})."
+            ) from error
         return made
 
     def must_be_fitted(self, name: str) -> None:

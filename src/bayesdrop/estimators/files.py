@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -76,7 +77,9 @@ def read_estimator(kind: type[_E], path: str | os.PathLike[str]) -> _E:
     tensors, header = read_tensors(path, kind=_KIND, owner=owner)
     if header.get("class") != kind.__name__:
         found = header.get("class")
-        raise ValueError(must(owner, "path", f"a file of a {kind.__name__}", f"{os.fspath(path)}, of a {found}"))
+        raise ValueError(
+            must(owner, "path", f"a file of a {kind.__name__}", f"{os.fspath(path)}, of a {found}")
+        )
     try:
         return _rebuilt(kind, tensors, header)
     except Exception as error:
@@ -89,7 +92,8 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
     components = [_component(place, row, tensors) for place, row in enumerate(header["components"])]
     _check("components", bool(components) and _is_count(columns))
     encoders = {
-        bins: _encoder(bins, columns, tensors) for bins in sorted({component.bins for component in components})
+        bins: _encoder(bins, columns, tensors)
+        for bins in sorted({component.bins for component in components})
     }
     target = None
     if "target.mean" in tensors:
@@ -113,7 +117,9 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
     _check("num_draws", _is_count(header["num_draws"]) and header["num_draws"] > 0)
     _check("dof", dof is None or (isinstance(dof, int | float) and 0 < dof < math.inf))
     _check("search", isinstance(search, list) and all(isinstance(row, dict) for row in search))
-    _check("column_names", names is None or (len(names) == columns and all(isinstance(n, str) for n in names)))
+    _check(
+        "column_names", names is None or (len(names) == columns and all(isinstance(n, str) for n in names))
+    )
     _check("one_target", isinstance(header["one_target"], bool))
     estimator: Any = kind(**header["options"])
     estimator.mixture_ = Mixture(
@@ -129,7 +135,10 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
     if classes is not None:
         estimator.classes_ = np.asarray(classes, dtype=object if header["classes_kind"] == "O" else None)
-        _check("classes", estimator.classes_.ndim == 1 and estimator.classes_.dtype.kind == header["classes_kind"])
+        _check(
+            "classes",
+            estimator.classes_.ndim == 1 and estimator.classes_.dtype.kind == header["classes_kind"],
+        )
     if target is not None:
         estimator._one_target = header["one_target"]
         estimator._num_targets = len(target.mean)
@@ -143,7 +152,7 @@ def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> C
     widths = row["widths"]
     _check("widths", all(map(_is_count, widths)) and tuple(widths[1:-1]) == settings.hidden)
     _check("numbers", all(_is_count(row[name]) for name in ("seed", "num_data", "bins")))
-    layers = list(zip(widths[:-1], widths[1:], strict=True))
+    layers = list(pairwise(widths))
     network = Trained(
         settings=settings,
         seed=row["seed"],
@@ -155,7 +164,9 @@ def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> C
         log_noise_std=tensors.pop(f"{place}.log_noise_std", None),
         num_data=row["num_data"],
     )
-    for (before, after), weight, bias, p in zip(layers, network.weights, network.biases, network.p, strict=True):
+    for (before, after), weight, bias, p in zip(
+        layers, network.weights, network.biases, network.p, strict=True
+    ):
         _check("weights", weight.shape == (before, after) and bias.shape == (after,))
         _check("rates", p.shape in ((), (before,)))
         _check("dtypes", all(part.is_floating_point() for part in (weight, bias, p)))
@@ -165,7 +176,9 @@ def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> C
 def _encoder(bins: int, columns: int, tensors: dict[str, Tensor]) -> Encoder:
     start = f"encoder.{bins}."
     arrays = {
-        name.removeprefix(start): _array(tensors.pop(name)) for name in list(tensors) if name.startswith(start)
+        name.removeprefix(start): _array(tensors.pop(name))
+        for name in list(tensors)
+        if name.startswith(start)
     }
     shapes: dict[str, tuple[int, ...]] = {"mean": (columns,), "scale": (columns,)}
     if bins:

@@ -150,6 +150,9 @@ def _put_back(run: Run, tensors: dict[str, Tensor], header: dict[str, Any]) -> N
     _must_be("best_loss", isinstance(best_loss, int | float))
     optimizer = _decoded(header["optimizer"], tensors)
     _check_like(optimizer["param_groups"], run.optimizer.state_dict()["param_groups"], "optimizer")
+    state = [part for parts in optimizer["state"].values() for part in parts.values()]
+    if not any(tensor.is_complex() for tensor in run.tensors().values()):
+        _must_be("optimizer.state", not any(isinstance(part, Tensor) and part.is_complex() for part in state))
     if run.scheduler is not None:
         schedule = _decoded(header["scheduler"], tensors)
         _check_like(schedule, run.scheduler.state_dict(), "scheduler")

@@ -235,7 +235,7 @@ def _most_modules(node: Any, tensors: int) -> int:
 
 
 def _node_counts(node: Any) -> tuple[int, int]:
-    """Nodes of a description, and modules after each has been repeated as its options say; checks its form."""
+    """Nodes of a description, and modules when each is repeated as its options say; checks its form."""
     if not isinstance(node, dict):
         raise ValueError(f"a module is described by {_kind(node)}")
     if "shared" in node:
@@ -243,7 +243,11 @@ def _node_counts(node: Any) -> tuple[int, int]:
             raise ValueError(f"a shared module is named by {_kind(node['shared'])}")
         return 1, 1
     options, children = node.get("options", {}), node.get("children", {})
-    if not isinstance(node.get("class"), str) or not isinstance(options, dict) or not isinstance(children, dict):
+    if (
+        not isinstance(node.get("class"), str)
+        or not isinstance(options, dict)
+        or not isinstance(children, dict)
+    ):
         raise ValueError("a module has no class, options and children")
     within = []
     repeats = 1

@@ -1,7 +1,7 @@
 """Tensors and a JSON description in one safetensors file that is whole, or is refused.
 
-The header holds the SHA-256 of the tensors' bytes and that of itself: a file in which a single bit has changed
-is not read. Files of format version 1 have no checksums and are read without that proof.
+The header holds the SHA-256 of the tensors' bytes and that of itself: a file in which a single bit has
+changed is not read. Files of format version 1 have no checksums and are read without that proof.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def write_tensors(
         file.write(_head(layout))
         digest = sha256()
         for _, tensor in ready:
-            data = memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+            data = tensor.reshape(-1).view(torch.uint8).numpy().data
             for chunk in _chunks(data):
                 digest.update(chunk)
                 file.write(chunk)
@@ -126,7 +126,7 @@ class TensorFile:
         tensors = {}
         for name, outline in self.outline.items():
             memory = torch.empty(outline.nbytes, dtype=torch.uint8)
-            for chunk in _chunks(memoryview(memory.numpy())):
+            for chunk in _chunks(memory.numpy().data):
                 if self._file.readinto(chunk) != len(chunk):  # type: ignore[attr-defined]
                     raise _damaged(self._owner, self._path, "it ends too early")
                 digest.update(chunk)

@@ -74,7 +74,7 @@ def load(path: str | os.PathLike[str], into: nn.Module | None = None) -> nn.Modu
             described = outline(node, names, size)
         with _told(path, fits=True):
             _tie(described, aliases)
-            _check_fit(described, file.outline)
+            _check_fit(described, file.outline, aliases)
         tensors = file.read()
         with _told(path):
             model = build(node, names)
@@ -128,7 +128,7 @@ def _checked_description(
         raise CannotDescribe(f"a copy could not be made from its options ({error})") from error
     try:
         _tie(described, aliases)
-        _check_fit(described, tensors)
+        _check_fit(described, tensors, aliases)
         _fill(copy, {name: tensor.detach() for name, tensor in tensors.items()}, aliases, frozen)
     except CannotDescribe as error:
         raise CannotDescribe(f"a copy made from its options is another model ({error})") from error
@@ -156,10 +156,12 @@ def _tie(model: nn.Module, aliases: Mapping[str, str]) -> None:
             setattr(model.get_submodule(owner), own_name, value)
 
 
-def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """An error where names, shapes or kinds of number are not the model's."""
-    state, _ = distinct_state(model, "load", values=False)
+def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) -> None:
+    """An error where names, shapes or kinds of number are not the model's, once it is tied."""
+    state, tied = distinct_state(model, "load", values=False)
     problems = _mismatches(state, tensors)
+    if not problems and tied != aliases:
+        problems.append("other tensors are tied than the file says")
     for name in [name for name in state if name in tensors]:
         own, stored = state[name].dtype, tensors[name].dtype
         if own != stored and not (own.is_floating_point and stored.is_floating_point):
@@ -173,7 +175,7 @@ def _fill(
 ) -> None:
     """Put the tensors themselves into the model, dtypes as they are, and tie what was tied."""
     _tie(model, aliases)
-    _check_fit(model, tensors)
+    _check_fit(model, tensors, aliases)
     for name, target in distinct_state(model, "load")[0].items():
         # The object stays and changes its data: whoever else holds it, as an LSTM does, sees the change.
         target.data = tensors[name].to(target.device)

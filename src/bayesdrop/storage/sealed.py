@@ -45,7 +45,9 @@ def to_json(content: Mapping[str, Any]) -> bytes:
         content: what JSON can hold, without an entry "checksum".
     """
     whole = {"checksum": BLANK, **content}
-    return seal(json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n")
+    text = json.dumps(whole, indent=1, ensure_ascii=False)
+    # Half of a pair of surrogates, which UTF-8 does not have, is written as JSON escapes it.
+    return seal(text.encode(errors="backslashreplace") + b"\n")
 
 
 def from_json(text: bytes) -> tuple[dict[str, Any], bool]:

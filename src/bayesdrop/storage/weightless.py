@@ -21,7 +21,7 @@ class TooLarge(Exception):
     """What is being constructed takes more memory or more steps than was allowed."""
 
 
-class Weightless(TorchDispatchMode):
+class Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Inside, tensors that are made from nothing but a size are on the device "meta".
 
     What is computed from given values, as a list of rates, keeps its values as long as it stays about as
@@ -33,7 +33,7 @@ class Weightless(TorchDispatchMode):
     """
 
     def __init__(self, *, most_bytes: int, most_steps: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.bytes_left = most_bytes
         self.steps_left = most_steps
 

@@ -27,10 +27,8 @@ from secrets import token_hex
 
 from bayesdrop.errors import must
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows: without locks nobody can tell who lives, so that nothing is cleared away
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["check_writable", "recover_folder", "whole_file", "whole_folder", "write_file"]
 
@@ -99,7 +97,7 @@ def whole_folder(path: _Path, *, owner: str) -> Iterator[Path]:
 def check_writable(path: _Path, *, owner: str, size: int = 0) -> None:
     """Raise where a later write to `path` cannot succeed; for what will be written after long work.
 
-    It is tried: a draft's folder is made beside the target and taken away again.
+    It is tried: a small draft is written beside the target and taken away again.
 
     Args:
         path: a file or a folder, there or not.
@@ -107,7 +105,8 @@ def check_writable(path: _Path, *, owner: str, size: int = 0) -> None:
         size: bytes that will be written at the least.
     """
     target = _target(path, owner, folder=Path(path).is_dir())
-    with _told(target, owner), _workshop(target):
+    with _told(target, owner), _workshop(target) as shop:
+        (shop / "new" / target.name).write_bytes(bytes(4096))
         if shutil.disk_usage(target.parent).free < size:
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for {size / 1e6:,.0f} MB")
 
@@ -165,7 +164,9 @@ def _told(target: Path, owner: str) -> Iterator[None]:
         if error.errno is None or not about:  # a sentence already, or of another file
             raise
         reason = error.strerror or os.strerror(error.errno)
-        said = type(error)(f"{owner}: {target.name} cannot be written in the folder {target.parent}: {reason}.")
+        said = type(error)(
+            f"{owner}: {target.name} cannot be written in the folder {target.parent}: {reason}."
+        )
         said.errno = error.errno
         raise said from error
 
@@ -238,7 +239,7 @@ def _lock(path: Path, *, make: bool = False, wait: bool = False) -> int | None:
 
     Returns: the lock, for `_release`; None for a new one where there are no locks.
     """
-    if fcntl is None:
+    if sys.platform == "win32":  # nobody can tell who lives, so that nothing is ever swept
         if make:
             return None
         raise BlockingIOError(errno.EAGAIN, "nobody can tell whether its process lives", str(path))
@@ -251,7 +252,8 @@ def _lock(path: Path, *, make: bool = False, wait: bool = False) -> int | None:
         os.close(handle)
         if not make or isinstance(error, FileNotFoundError | BlockingIOError):
             raise
-        path.unlink()  # a file system without locks: a workshop without the file is never taken for a dead one's
+        # A file system without locks: without the file, nobody takes the workshop for a dead process's.
+        path.unlink()
         return None
     return handle
 
