@@ -84,7 +84,10 @@ def attempt(seed: int, place: int) -> tuple[str, str]:
             try:
                 state, rest = base.read(path)
             except (ValueError, OSError) as error:
-                end, said = ("refused" if path.name in str(error) else "wrong"), f"{type(error).__name__}: {error}"
+                end, said = (
+                    ("refused" if path.name in str(error) else "wrong"),
+                    f"{type(error).__name__}: {error}",
+                )
             except Exception as error:
                 end, said = "wrong", f"{type(error).__name__}: {error}"
             else:
@@ -208,7 +211,13 @@ def _tables(folder: Path) -> list[Base]:
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 3))
-    options: dict[str, Any] = {"preset": "quick", "hidden": (3,), "epochs": 1, "num_draws": 4, "random_state": 0}
+    options: dict[str, Any] = {
+        "preset": "quick",
+        "hidden": (3,),
+        "epochs": 1,
+        "num_draws": 4,
+        "random_state": 0,
+    }
     with warnings.catch_warnings(action="ignore"):
         regressor = DropoutRegressor(**options).fit(x, x[:, 0])
         classifier = DropoutClassifier(**options).fit(x, np.where(x[:, 0] > 0, "yes", "no"))
@@ -235,8 +244,16 @@ def _tables(folder: Path) -> list[Base]:
         Base("regressor", folder / "regressor.safetensors", _estimator_reader(DropoutRegressor), kind),
         Base("classifier", folder / "classifier.safetensors", _estimator_reader(DropoutClassifier), kind),
         Base("table", folder / "table", _read_table),
-        Base("conformal", folder / "conformal.json", lambda path: ({}, str(ConformalRegressor.load(path).state()))),
-        Base("temperature", folder / "temperature.json", lambda p: ({}, str(TemperatureScaling.load(p).state()))),
+        Base(
+            "conformal",
+            folder / "conformal.json",
+            lambda path: ({}, str(ConformalRegressor.load(path).state())),
+        ),
+        Base(
+            "temperature",
+            folder / "temperature.json",
+            lambda p: ({}, str(TemperatureScaling.load(p).state())),
+        ),
     ]
 
 
@@ -252,8 +269,14 @@ def _estimator_parts(estimator: Any) -> Read:
     tensors: dict[str, Tensor] = {}
     for place, component in enumerate(mixture.components):
         network = component.network
-        for layer, (weight, bias, p) in enumerate(zip(network.weights, network.biases, network.p, strict=True)):
-            tensors |= {f"{place}.{layer}.weight": weight, f"{place}.{layer}.bias": bias, f"{place}.{layer}.p": p}
+        for layer, (weight, bias, p) in enumerate(
+            zip(network.weights, network.biases, network.p, strict=True)
+        ):
+            tensors |= {
+                f"{place}.{layer}.weight": weight,
+                f"{place}.{layer}.bias": bias,
+                f"{place}.{layer}.p": p,
+            }
         if network.log_noise_std is not None:
             tensors[f"{place}.log_noise_std"] = network.log_noise_std
     for bins, encoder in mixture.encoders.items():
@@ -271,7 +294,10 @@ def _read_table(path: Path) -> Read:
     model = load_table_model(path)
     tensors, text = _estimator_parts(model.estimator)
     held = {f"held.{name}": torch.from_numpy(np.array(values)) for name, values in model.held_out.items()}
-    return tensors | held, f"{text} {model.schema} {model.level} {model.rule} {model.about} {model.deferral()}"
+    return (
+        tensors | held,
+        f"{text} {model.schema} {model.level} {model.rule} {model.about} {model.deferral()}",
+    )
 
 
 # accidents
@@ -349,7 +375,9 @@ def swapped_tensors(rng: random.Random, folder: Path) -> tuple[Base, Path, Read]
 # authors
 
 
-def changed_description(rng: random.Random, folder: Path) -> tuple[Base, Path, tuple[dict[str, Tensor], None]]:
+def changed_description(
+    rng: random.Random, folder: Path
+) -> tuple[Base, Path, tuple[dict[str, Tensor], None]]:
     """Entries of the description are others, in a file whose checksums are right."""
     base = _tensor_base(rng)
     tensors, header = read_tensors(base.path, kind=base.kind)
@@ -360,7 +388,9 @@ def changed_description(rng: random.Random, folder: Path) -> tuple[Base, Path, t
     state, _ = base.truth()
     aliases = header.get("aliases") if isinstance(header, dict) else None
     if isinstance(aliases, dict):  # a tensor's further name may now be another's: that is what the file says
-        state = state | {new: tensors[old] for new, old in aliases.items() if isinstance(old, str) and old in tensors}
+        state = state | {
+            new: tensors[old] for new, old in aliases.items() if isinstance(old, str) and old in tensors
+        }
     return base, path, (state, None)
 
 
@@ -385,7 +415,9 @@ def changed_tensors(rng: random.Random, folder: Path) -> tuple[Base, Path, tuple
     return base, path, (base.truth()[0], None)
 
 
-def hostile_architecture(rng: random.Random, folder: Path) -> tuple[Base, Path, tuple[dict[str, Tensor], None]]:
+def hostile_architecture(
+    rng: random.Random, folder: Path
+) -> tuple[Base, Path, tuple[dict[str, Tensor], None]]:
     """A small file that describes something enormous, endless or senseless."""
     node = _hostile_node(rng, depth=rng.choice((0, 0, 1, 2)))
     count = rng.randrange(3)
@@ -402,7 +434,9 @@ def hostile_json(rng: random.Random, folder: Path) -> tuple[Base, Path, tuple[di
     base = _tensor_base(rng)
     depth = rng.choice((100, 1000, 100_000))
     text = rng.choice(("[" * depth, "[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth))
-    text = rng.choice((text, f'{{"architecture":{text}}}', "", "null", "1e999", f"[1{'0' * 5000}]", '"\\ud800"', "\0"))
+    text = rng.choice(
+        (text, f'{{"architecture":{text}}}', "", "null", "1e999", f"[1{'0' * 5000}]", '"\\ud800"', "\0")
+    )
     path = folder / "victim.safetensors"
     if rng.random() < 0.5:
         content = text.encode()
@@ -538,7 +572,10 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 def _hostile_node(rng: random.Random, depth: int) -> Any:
     huge = rng.choice((2**31, 10**9, 10**12, 2**62))
-    linear = {"class": "torch.nn.Linear", "options": {"in_features": huge, "out_features": rng.choice((1, huge))}}
+    linear = {
+        "class": "torch.nn.Linear",
+        "options": {"in_features": huge, "out_features": rng.choice((1, huge))},
+    }
     identity = {"class": "torch.nn.Identity"}
     many = {"class": "torch.nn.LSTM", "options": {"input_size": 1, "hidden_size": 1, "num_layers": huge}}
     clones: dict[str, Any] = {
@@ -571,25 +608,46 @@ def _hostile_node(rng: random.Random, depth: int) -> Any:
             further,
             {"class": "torch.nn.Transformer", "options": {"num_encoder_layers": huge, "d_model": 8}},
             {"class": "torch.nn.Embedding", "options": {"num_embeddings": huge, "embedding_dim": 7}},
-            {"class": "torch.nn.Bilinear", "options": {"in1_features": 50_000, "in2_features": 50_000, "out_features": 9}},
-            {"class": "torch.nn.Conv3d", "options": {"in_channels": 9, "out_channels": 9, "kernel_size": huge}},
+            {
+                "class": "torch.nn.Bilinear",
+                "options": {"in1_features": 50_000, "in2_features": 50_000, "out_features": 9},
+            },
+            {
+                "class": "torch.nn.Conv3d",
+                "options": {"in_channels": 9, "out_channels": 9, "kernel_size": huge},
+            },
             {"class": "torch.nn.BatchNorm1d", "options": {"num_features": huge}},
             {"class": "torch.nn.MultiheadAttention", "options": {"embed_dim": 2**20, "num_heads": 1}},
             {"class": "torch.nn.PReLU", "options": {"num_parameters": huge}},
             {"class": "torch.nn.LazyLinear", "options": {"out_features": 3}},
             {"class": "torch.nn.ParameterList", "options": {"values": [1, 2]}},
-            {"class": "torch.nn.AdaptiveLogSoftmaxWithLoss", "options": {"in_features": 8, "n_classes": huge, "cutoffs": [3]}},
+            {
+                "class": "torch.nn.AdaptiveLogSoftmaxWithLoss",
+                "options": {"in_features": 8, "n_classes": huge, "cutoffs": [3]},
+            },
             {"class": "bayesdrop.layers.LearnableDropout", "options": wide},
-            {"class": "bayesdrop.layers.BernoulliDropout", "options": wide | {"p": {"tensor": [float("nan")]}}},
+            {
+                "class": "bayesdrop.layers.BernoulliDropout",
+                "options": wide | {"p": {"tensor": [float("nan")]}},
+            },
             {"class": "bayesdrop.layers.BernoulliDropout", "options": wide},
             {"class": "bayesdrop.layers.VariationalGaussianDropout", "options": wide | {"per": "weight"}},
-            {"class": "bayesdrop.layers.RecurrentDropout", "options": {"layer": {"module": many, "place": "layer"}}},
-            {"class": "bayesdrop.likelihoods.Gaussian", "options": {"noise_std": {"tensor": [0.1, float("inf")]}}},
+            {
+                "class": "bayesdrop.layers.RecurrentDropout",
+                "options": {"layer": {"module": many, "place": "layer"}},
+            },
+            {
+                "class": "bayesdrop.likelihoods.Gaussian",
+                "options": {"noise_std": {"tensor": [0.1, float("inf")]}},
+            },
             {"class": "torch.nn.Sequential", "children": {f"{n}": identity for n in range(5000)}},
         )
     )
     for _ in range(depth):
-        node = {"class": "torch.nn.Sequential", "children": {"0": node, "1": {"shared": rng.choice(("0", "", "9"))}}}
+        node = {
+            "class": "torch.nn.Sequential",
+            "children": {"0": node, "1": {"shared": rng.choice(("0", "", "9"))}},
+        }
     return mutated(rng, node) if rng.random() < 0.3 else node
 
 

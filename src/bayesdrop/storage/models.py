@@ -27,7 +27,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
     A model of `torch.nn` and bayesdrop classes is described in the file's header, so that `load(path)`
     needs no code. Any other model is written too; `load(path, into=build_model())` reads it. Nothing is
-    pickled. The file is written beside its place and moved there: a crash leaves the old file.
+    pickled. The file carries checksums. It is written beside its place and moved there: a crash or a full
+    disk (an OSError that names file and folder) leaves the old file. A link stays a link.
 
     Args:
         model: any module: a network, a likelihood, an objective.
@@ -47,6 +48,9 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
 def load(path: str | os.PathLike[str], into: nn.Module | None = None) -> nn.Module:
     """The model of a file that `save` wrote, on the CPU and in eval mode.
+
+    A file that is not as it was written is refused with a ValueError that names it, before memory is taken
+    for what it only describes. Files of format version 1 have no checksums and load without that proof.
 
     Args:
         path: the file.

@@ -37,6 +37,11 @@ class Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.bytes_left = most_bytes
         self.steps_left = most_steps
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: nobody compiles a constructor, and skipping imports the compiler, which takes a second."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         self.steps_left -= 1
