@@ -10,6 +10,7 @@ Three kinds of attack, on all that the library writes and reads back:
 
 from __future__ import annotations
 
+import atexit
 import copy
 import json
 import random
@@ -133,7 +134,8 @@ def _peak(*, reset: bool = False) -> int:
 @cache
 def bases() -> tuple[Base, ...]:
     """One file of everything that is written, in a folder that stays for as long as the process."""
-    folder = Path(_keeper().name)
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     torch.manual_seed(0)
     made = []
     for name, model in _models().items():
@@ -144,11 +146,6 @@ def bases() -> tuple[Base, ...]:
     made.append(Base("checkpoint", folder / "run.safetensors", _read_checkpoint, "bayesdrop-checkpoint"))
     made += _tables(folder)
     return tuple(made)
-
-
-@cache
-def _keeper() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory()
 
 
 def _models() -> dict[str, nn.Module]:
@@ -358,15 +355,18 @@ def _damaged(
 
 def swapped_tensors(rng: random.Random, folder: Path) -> tuple[Base, Path, Read]:
     """Two tensors' places, names or dtypes are exchanged in the header, which stays as long as it was."""
-    base = _tensor_base(rng)
-    path = folder / "victim.safetensors"
-    content = base.path.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    names = [name for name in header if name != "__metadata__"]
-    a, b = rng.choice(names), rng.choice(names)
-    field = rng.choice(("data_offsets", "shape", "dtype"))
+    changes: list[tuple[str, str, str]] = []
+    while not changes:
+        base = _tensor_base(rng)
+        content = base.path.read_bytes()
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(content[8 : 8 + length])
+        names = [name for name in header if name != "__metadata__"]
+        field = rng.choice(("data_offsets", "shape", "dtype"))
+        changes = [(a, b, field) for a in names for b in names if header[a][field] != header[b][field]]
+    a, b, field = rng.choice(changes)
     header[a][field], header[b][field] = header[b][field], header[a][field]
+    path = folder / "victim.safetensors"
     text = json.dumps(header, separators=(",", ":")).encode().ljust(length)
     path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
     return base, path, base.truth()
