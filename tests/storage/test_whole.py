@@ -383,6 +383,14 @@ def test_without_locks_files_are_written_and_nothing_is_swept(
     assert (tmp_path / "a").read_text() == "second"
 
 
+def test_without_locks_what_was_set_aside_is_put_back(tmp_path: Path) -> None:
+    aside = tmp_path / ".model.01234567.tmp" / "old" / "model"
+    aside.mkdir(parents=True)
+    (aside / "a").write_text("old")
+    recover_folder(tmp_path / "model")
+    assert (tmp_path / "model" / "a").read_text() == "old"
+
+
 def test_recovering_is_idle_where_there_is_nothing_to_recover(tmp_path: Path) -> None:
     recover_folder(tmp_path / "model")
     recover_folder(tmp_path / "none" / "model")

@@ -121,15 +121,22 @@ def recover_folder(path: _Path) -> None:
     if target.exists() or not target.parent.is_dir():
         return
     for shop in _workshops(target):
-        if not (shop / "old" / target.name).is_dir():
+        old = shop / "old" / target.name
+        if not old.is_dir():
             continue
-        # One that lives is between its two renames: the lock is free in a moment.
-        with suppress(OSError):
+        try:
+            # A process that lives is between its two renames: the lock is free in a moment.
             lock = _lock(shop / "lock", wait=True)
-            try:
-                _clear(shop, target)
-            finally:
-                _release(lock)
+        except OSError:
+            # There are no locks here. To put it back is right also if its process lives: that one's own
+            # rename then fails, and says so.
+            with suppress(OSError):
+                old.rename(target)
+            continue
+        try:
+            _clear(shop, target)
+        finally:
+            _release(lock)
 
 
 # the target
