@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,30 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     for name in ("a.json", "b.json"):
         with pytest.raises(ValueError, match="TemperatureScaling"):
             TemperatureScaling.load(tmp_path / name)
+
+
+def test_a_file_that_is_not_as_it_was_written_is_refused_by_name(tmp_path: Path) -> None:
+    scaling = TemperatureScaling()
+    scaling.put({"temperature": 1.5})
+    scaling.save(path := tmp_path / "scaling.json")
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"TemperatureScaling\.load: .*scaling\.json does not hold"):
+            TemperatureScaling.load(path)
+    for state in (
+        {"kind": "TemperatureScaling", "options": {"over": "draws"}, "fitted": {"temperature": "1.5"}},
+        {"kind": "TemperatureScaling", "options": {"over": "draws"}, "fitted": {"temperature": math.nan}},
+        {"kind": "TemperatureScaling", "options": {"over": "draws"}, "fitted": []},
+        {"kind": "TemperatureScaling", "options": {"over": "draws"}, "fitted": None, "more": 1},
+        {"kind": "TemperatureScaling", "options": None, "fitted": None},
+        {"kind": "TemperatureScaling"},
+    ):
+        path.write_text(json.dumps(state))
+        with pytest.raises(ValueError, match=r"scaling\.json does not hold"):
+            TemperatureScaling.load(path)
+    # Files of before had no checksum.
+    path.write_text(json.dumps(scaling.state()))
+    assert TemperatureScaling.load(path).state() == scaling.state()

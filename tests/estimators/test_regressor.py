@@ -18,6 +18,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import bayesdrop as bd
 from bayesdrop.estimators import DropoutClassifier, DropoutRegressor
+from bayesdrop.storage import read_tensors, write_tensors
 
 Array = NDArray[np.float64]
 SMALL: dict[str, Any] = {
@@ -209,6 +210,40 @@ def test_early_stopping_stops() -> None:
     last = [one.network.history["epoch"][-1] for one in model.mixture_.components]
     assert max(last) < 2000
     assert all(one.network.best_epoch is not None for one in model.mixture_.components)
+
+
+def test_a_damaged_or_senseless_file_is_refused_by_name(fitted: DropoutRegressor, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    fitted.save(path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), len(whole) // 100):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match=r"model\.safetensors"):
+            DropoutRegressor.load(path)
+    path.write_bytes(whole)
+    tensors, header = read_tensors(path, kind="bayesdrop-estimator")
+    row = header["components"][0]
+    for change in (
+        {"components": []},
+        {"components": [row | {"widths": [2.5, 3]}]},
+        {"components": [row | {"settings": row["settings"] | {"p": "x"}}]},
+        {"components": [row | {"bins": -1}]},
+        {"columns": 99},
+        {"num_draws": 0},
+        {"dof": "many"},
+        {"options": {"odd": 1}},
+        {"options": 3},
+        {"classes": ["a"]},
+        {"one_target": None},
+    ):
+        write_tensors(path, tensors, kind="bayesdrop-estimator", header=header | change)
+        with pytest.raises(ValueError, match=r"the description in .*model\.safetensors is damaged"):
+            DropoutRegressor.load(path)
+    for name in ("0.0.weight", "target.mean"):
+        other = tensors | {name: tensors[name].unsqueeze(0)}
+        write_tensors(path, other, kind="bayesdrop-estimator", header=header)
+        with pytest.raises(ValueError, match=r"the description in .*model\.safetensors is damaged"):
+            DropoutRegressor.load(path)
 
 
 def test_a_file_brings_the_estimator_back(fitted: DropoutRegressor, tmp_path: Path) -> None:

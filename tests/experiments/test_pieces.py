@@ -198,3 +198,18 @@ def test_progress_is_drawn_on_standard_error(tmp_path: Path, capsys: pytest.Capt
     assert shown.out == ""
     assert "Splits" in shown.err
     assert "1/1" in shown.err
+
+
+def test_a_damaged_piece_is_computed_again(tmp_path: Path) -> None:
+    cache = PieceCache("flips", folder=tmp_path)
+    kept = cache.keep({"a": 1}, {"rmse": 0.5, "weights": np.arange(4.0)}, seconds=1.0)
+    path = cache.path({"a": 1})
+    whole = path.read_bytes()
+    for bit in range(0, 8 * len(whole), 5):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(content)
+        found = PieceCache("flips", folder=tmp_path).find({"a": 1})
+        assert found is None or (
+            found["rmse"] == kept["rmse"] and np.array_equal(found["weights"], kept["weights"])
+        )

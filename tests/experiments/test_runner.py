@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,21 @@ def test_matplotlib_is_asked_for_before_the_run(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(load_experiment("toy2020-squares").module, "run", lambda *args, **options: 1 / 0)
     with pytest.raises(MissingExtra, match=r"bayesdrop\[plot\]"):
         run_experiment("toy2020-squares", output=tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(path: object, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    name = "gal2016-co2"
+    monkeypatch.setattr(load_experiment(name).module, "run", None)  # it does not come to that
+    monkeypatch.setattr(os, "mkdir", read_only)
+    with pytest.raises(
+        OSError, match=rf"run_experiment: {name}\.json cannot be written in the folder .*: Read-only"
+    ):
+        run_experiment(name, preset="smoke", output=tmp_path)
 
 
 def record_of(outcome: Outcome, **changes: Any) -> Record:

@@ -300,6 +300,72 @@ def test_a_checkpoint_that_lacks_a_tensor_is_damaged(tmp_path: Path) -> None:
             run("cosine", epochs=2, checkpoint=tmp_path / "bad")
 
 
+def test_no_bit_of_a_checkpoint_changes_without_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    run("cosine", epochs=1, checkpoint=path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), len(whole) // 150):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match=r"fit: .*run.* damaged|fit: .*run must hold"):
+            run("cosine", epochs=2, checkpoint=path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": "2"},
+        {"epoch": 7},
+        {"step": -1},
+        {"stopped": 0},
+        {"best_epoch": []},
+        {"best_loss": None},
+        {"history": {"loss": [1.0]}, "epoch": 0},
+        {"history": {"odd": 1}},
+        {"history": []},
+        {"optimizer": None},
+        {"optimizer": {"dict": [[[], 1]]}},
+        {"optimizer": {"dict": 3}},
+        {"optimizer": {"tensor": "none"}},
+        {"scheduler": {"dict": [["step", 3]]}},
+        {"scheduler": {"dict": []}},
+        {"has_best": 1},
+    ],
+)
+def test_a_description_of_wrong_types_is_damage_and_leaves_the_model_alone(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    run("cosine", epochs=1, checkpoint=path)
+    tensors, header = read_tensors(path, kind="bayesdrop-checkpoint")
+    write_tensors(path, tensors, kind="bayesdrop-checkpoint", header=header | change)
+    model = network()
+    before = [tensor.clone() for tensor in model.state_dict().values()]
+    options = RUNS["cosine"][1]() | {"batch_size": 10, "lr": 0.01, "seed": 7}
+    objective = bd.NegativeELBO(bd.Gaussian(), num_data=41)
+    with pytest.raises(ValueError, match=r"fit: the checkpoint .*run is damaged"):
+        fit(model, data(), objective, epochs=2, checkpoint=path, **options)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.state_dict().values(), strict=True))
+
+
+def test_tensors_of_another_shape_are_damage(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    run("cosine", epochs=1, checkpoint=path)
+    tensors, header = read_tensors(path, kind="bayesdrop-checkpoint")
+    tensors["model.0.layer.weight"] = tensors["model.0.layer.weight"][:1]  # would broadcast
+    write_tensors(path, tensors, kind="bayesdrop-checkpoint", header=header)
+    with pytest.raises(ValueError, match=r"run is damaged .*model\.0\.layer\.weight is"):
+        run("cosine", epochs=2, checkpoint=path)
+
+
+def test_a_checkpoint_behind_a_link_is_written_where_it_points(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "far" / "run")
+    run("cosine", epochs=1, checkpoint=tmp_path / "run")
+    assert (tmp_path / "run").is_symlink()
+    assert read_tensors(tmp_path / "far" / "run", kind="bayesdrop-checkpoint")[1]["epoch"] == 1
+    assert_same(run("cosine", epochs=2, checkpoint=tmp_path / "run"), run("cosine", epochs=2))
+
+
 def test_state_that_needs_pickle_is_refused(tmp_path: Path) -> None:
     class Odd(torch.optim.SGD):
         def step(self, closure: Any = None) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from bayesdrop.errors import must
+from bayesdrop.storage import from_json, to_json, write_file
 
 __all__ = ["Calibrator"]
 
@@ -46,23 +46,25 @@ class Calibrator(ABC):
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `state` as JSON; the file is replaced at once."""
-        path = Path(path)
-        draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-        try:
-            draft.write_text(json.dumps(self.state(), indent=1, allow_nan=False), encoding="utf-8")
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        """Write `state` as JSON with a checksum; the file is replaced at once."""
+        json.dumps(self.state(), allow_nan=False)  # what is not a number is not kept
+        write_file(path, to_json(self.state()), owner=f"{type(self).__name__}.save")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote."""
+        """Read what `save` wrote; a file that is not as it was written is refused."""
+        content = Path(path).read_bytes()
         try:
-            state = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls.from_state(state)
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{cls.__name__}.load: {path} does not hold a {cls.__name__}.") from error
+            state, _ = from_json(content)
+            made = cls.from_state(state)
+            # Numbers that were texts, or names that nobody reads, are not what `save` writes.
+            if json.loads(json.dumps(made.state(), allow_nan=False)) != state:
+                raise ValueError("it holds something else")
+        except Exception as error:
+            raise ValueError(
+                f"{cls.__name__}.load: {path} does not hold a {cls.__name__} ({error})."
+            ) from error
+        return made
 
     def must_be_fitted(self, name: str) -> None:
         """Raise before `fit`."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from pathlib import Path
+
+from bayesdrop.storage import write_file
 
 __all__ = ["DataNotFound", "cache_folder", "data_folder", "write_whole"]
 
@@ -46,10 +47,5 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> Path:
     """Write a file so that a reader sees the old one or the whole new one; its folder is made if need be."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    try:
-        draft.write_bytes(content)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_file(target, content, owner="write_whole")
     return target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from bayesdrop.errors import must
 from bayesdrop.stacked.encode import Encoder, TargetScale
+from bayesdrop.stacked.heads import outputs_for
 from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.mixture import Component, Mixture
 from bayesdrop.stacked.settings import Settings
@@ -74,61 +76,129 @@ def read_estimator(kind: type[_E], path: str | os.PathLike[str]) -> _E:
     owner = f"{kind.__name__}.load"
     tensors, header = read_tensors(path, kind=_KIND, owner=owner)
     if header.get("class") != kind.__name__:
-        raise ValueError(must(owner, "path", f"a file of a {kind.__name__}", header.get("class")))
+        found = header.get("class")
+        raise ValueError(
+            must(owner, "path", f"a file of a {kind.__name__}", f"{os.fspath(path)}, of a {found}")
+        )
     try:
         return _rebuilt(kind, tensors, header)
-    except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"{owner}: the description in {os.fspath(path)} is damaged.") from error
+    except Exception as error:
+        raise ValueError(f"{owner}: the description in {os.fspath(path)} is damaged ({error}).") from error
 
 
-def _rebuilt(kind: type[_E], tensors: dict[str, Tensor], header: dict[str, Any]) -> _E:
-    components = []
-    for place, row in enumerate(header["components"]):
-        settings = Settings(**{**row["settings"], "p": _rate(row["settings"]["p"])})
-        layers = range(len(row["widths"]) - 1)
-        network = Trained(
-            settings=settings,
-            seed=row["seed"],
-            name="",
-            widths=tuple(row["widths"]),
-            weights=[tensors[f"{place}.{layer}.weight"] for layer in layers],
-            biases=[tensors[f"{place}.{layer}.bias"] for layer in layers],
-            p=[tensors[f"{place}.{layer}.p"] for layer in layers],
-            log_noise_std=tensors.get(f"{place}.log_noise_std"),
-            num_data=row["num_data"],
-        )
-        components.append(Component(network, row["bins"]))
-    encoders = {}
-    for bins in sorted({component.bins for component in components}):
-        start = f"encoder.{bins}."
-        arrays = {
-            name.removeprefix(start): t.numpy() for name, t in tensors.items() if name.startswith(start)
-        }
-        encoders[bins] = Encoder.from_dict(arrays)
+def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) -> _E:
+    tensors = dict(stored)  # each is taken out when it has found its place
+    columns = header["columns"]
+    components = [_component(place, row, tensors) for place, row in enumerate(header["components"])]
+    _check("components", bool(components) and _is_count(columns))
+    encoders = {
+        bins: _encoder(bins, columns, tensors)
+        for bins in sorted({component.bins for component in components})
+    }
     target = None
     if "target.mean" in tensors:
-        target = TargetScale(tensors["target.mean"].numpy(), tensors["target.scale"].numpy())
-    options = header["options"]
-    estimator: Any = kind(**options)
+        mean, scale = tensors.pop("target.mean"), tensors.pop("target.scale")
+        _check("target", mean.dim() == 1 and mean.shape == scale.shape)
+        target = TargetScale(_array(mean), _array(scale))
+    _check("tensors", not tensors)
+    classes = header["classes"]
+    _check("classes", (classes is None) == (target is not None) and isinstance(classes, list | None))
+    outputs = len(classes) if target is None else len(target.mean)
+    for component in components:
+        network = component.network
+        settings, widths = network.settings, network.widths
+        _check("inputs", widths[0] == encoders[component.bins].width)
+        _check("outputs", widths[-1] == outputs_for(settings.noise, outputs))
+        _check("noise", (settings.noise == "classes") == (target is None))
+        gaussian = settings.noise in ("fixed", "map", "learned")
+        _check("log_noise_std", (network.log_noise_std is not None) == gaussian)
+        _check("log_noise_std", network.log_noise_std is None or network.log_noise_std.shape == (outputs,))
+    dof, search, names = header["dof"], header["search"], header["column_names"]
+    _check("num_draws", _is_count(header["num_draws"]) and header["num_draws"] > 0)
+    _check("dof", dof is None or (isinstance(dof, int | float) and 0 < dof < math.inf))
+    _check("search", isinstance(search, list) and all(isinstance(row, dict) for row in search))
+    _check(
+        "column_names", names is None or (len(names) == columns and all(isinstance(n, str) for n in names))
+    )
+    _check("one_target", isinstance(header["one_target"], bool))
+    estimator: Any = kind(**header["options"])
     estimator.mixture_ = Mixture(
         components=tuple(components),
         encoders=encoders,
         target=target,
         num_draws=header["num_draws"],
-        dof=math.inf if header["dof"] is None else float(header["dof"]),
-        search=tuple(header["search"]),
+        dof=math.inf if dof is None else float(dof),
+        search=tuple(search),
     )
-    estimator.n_features_in_ = header["columns"]
-    if header["column_names"] is not None:
-        estimator.feature_names_in_ = np.asarray(header["column_names"], dtype=object)
-    if header["classes"] is not None:
-        estimator.classes_ = np.asarray(
-            header["classes"], dtype=object if header["classes_kind"] == "O" else None
+    estimator.n_features_in_ = columns
+    if names is not None:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
+    if classes is not None:
+        estimator.classes_ = np.asarray(classes, dtype=object if header["classes_kind"] == "O" else None)
+        _check(
+            "classes",
+            estimator.classes_.ndim == 1 and estimator.classes_.dtype.kind == header["classes_kind"],
         )
     if target is not None:
         estimator._one_target = header["one_target"]
         estimator._num_targets = len(target.mean)
     return estimator
+
+
+def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> Component:
+    """A network; its tensors are taken out of `tensors`."""
+    settings = Settings(**{**row["settings"], "p": _rate(row["settings"]["p"])})
+    _check("settings", settings.as_dict() == row["settings"])
+    widths = row["widths"]
+    _check("widths", all(map(_is_count, widths)) and tuple(widths[1:-1]) == settings.hidden)
+    _check("numbers", all(_is_count(row[name]) for name in ("seed", "num_data", "bins")))
+    layers = list(pairwise(widths))
+    network = Trained(
+        settings=settings,
+        seed=row["seed"],
+        name="",
+        widths=tuple(widths),
+        weights=[tensors.pop(f"{place}.{layer}.weight") for layer in range(len(layers))],
+        biases=[tensors.pop(f"{place}.{layer}.bias") for layer in range(len(layers))],
+        p=[tensors.pop(f"{place}.{layer}.p") for layer in range(len(layers))],
+        log_noise_std=tensors.pop(f"{place}.log_noise_std", None),
+        num_data=row["num_data"],
+    )
+    for (before, after), weight, bias, p in zip(
+        layers, network.weights, network.biases, network.p, strict=True
+    ):
+        _check("weights", weight.shape == (before, after) and bias.shape == (after,))
+        _check("rates", p.shape in ((), (before,)))
+        _check("dtypes", all(part.is_floating_point() for part in (weight, bias, p)))
+    return Component(network, row["bins"])
+
+
+def _encoder(bins: int, columns: int, tensors: dict[str, Tensor]) -> Encoder:
+    start = f"encoder.{bins}."
+    arrays = {
+        name.removeprefix(start): _array(tensors.pop(name))
+        for name in list(tensors)
+        if name.startswith(start)
+    }
+    shapes: dict[str, tuple[int, ...]] = {"mean": (columns,), "scale": (columns,)}
+    if bins:
+        shapes |= {"edges": (columns, bins + 1), "offset": (columns * bins,)}
+    _check("encoder", {name: array.shape for name, array in arrays.items()} == shapes)
+    return Encoder.from_dict(arrays)
+
+
+def _array(tensor: Tensor) -> Any:
+    _check("dtypes", tensor.dtype == torch.float64)
+    return tensor.numpy()
+
+
+def _check(what: str, sound: bool) -> None:
+    if not sound:
+        raise ValueError(f"its {what} make no sense")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _rate(p: Any) -> Any:

@@ -8,8 +8,6 @@ import json
 import multiprocessing
 import os
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, is_dataclass
@@ -86,8 +84,8 @@ class PieceCache:
             return None
         try:
             piece, seconds = _decoded(path.read_bytes())
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
-            # Missing or damaged: it is computed again.
+        except Exception:
+            # Missing, or damaged in one of the many ways that a zip file has: it is computed again.
             return None
         if path not in self._made | self._found:
             self._found.add(path)

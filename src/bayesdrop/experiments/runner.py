@@ -16,6 +16,7 @@ from bayesdrop.experiments.record import Record, read_record, write_record
 from bayesdrop.experiments.registry import load_experiment
 from bayesdrop.experiments.settings import with_settings
 from bayesdrop.plots import save_figure
+from bayesdrop.storage import check_writable
 from bayesdrop.version import __version__
 
 __all__ = ["run_experiment"]
@@ -58,6 +59,7 @@ def run_experiment(
     # What can be missing is asked for before a run that may take hours.
     require("matplotlib.figure", extra="plot", owner=f"The picture of {name}")
     folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder / f"{name}.json", owner="run_experiment")
     pieces = PieceCache(name, folder=cache, revision=experiment.revision, fresh=fresh, processes=processes)
     commit, start = _commit(), time.perf_counter()
     outcome = experiment.run(config, cache=pieces, progress=progress)

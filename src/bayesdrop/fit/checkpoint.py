@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from bayesdrop.fit.history import History
 from bayesdrop.fit.settings import differences
-from bayesdrop.storage import read_tensors, write_tensors
+from bayesdrop.storage import open_tensors, write_tensors
 
 __all__ = ["Run", "read_checkpoint", "write_checkpoint"]
 
@@ -55,14 +56,14 @@ class Run:
 
     def copy_state(self, into: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
         """A copy of the model's and the objective's tensors, into an older copy's memory if there is one."""
-        copy: dict[str, Tensor] = {}
+        state: dict[str, Tensor] = {}
         for name, tensor in self.tensors().items():
             old = None if into is None else into.get(name)
             if old is None or old.shape != tensor.shape:
-                copy[name] = tensor.detach().clone()
+                state[name] = tensor.detach().clone()
             else:
-                copy[name] = old.copy_(tensor.detach())
-        return copy
+                state[name] = old.copy_(tensor.detach())
+        return state
 
     @torch.no_grad()
     def put_back(self, state: dict[str, Tensor]) -> None:
@@ -110,31 +111,84 @@ def read_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
         run: fresh; model, objective, optimiser and scheduler are changed in place.
         settings: must be those of the checkpoint, else a ValueError names what differs.
     """
-    tensors, header = read_tensors(path, kind=_KIND, owner="fit")
-    different = differences(header.get("settings"), json.loads(json.dumps(settings)))
-    if different:
-        shown = "; ".join(different[:5])
-        more = f"; and {len(different) - 5} more" if len(different) > 5 else ""
-        raise ValueError(
-            f"fit: the checkpoint {path} is from a run with other settings: {shown}{more}. "
-            "Pass resume=False to start anew and replace it, or another `checkpoint`."
-        )
-    try:
-        missing = run.tensors().keys() - tensors.keys()
-        if missing:
-            raise KeyError(min(missing))
-        run.put_back(tensors)
-        run.optimizer.load_state_dict(_decoded(header["optimizer"], tensors))
-        if run.scheduler is not None:
-            run.scheduler.load_state_dict(_decoded(header["scheduler"], tensors))
-        run.epoch, run.step, run.stopped = header["epoch"], header["step"], header["stopped"]
-        run.history = History.from_dict(header["history"])
-        run.best_loss, run.best_epoch = header["best_loss"], header["best_epoch"]
-        if header["has_best"]:
-            run.best = {name: tensors[f"best.{name}"].to(t.device) for name, t in run.tensors().items()}
-        _set_random_states(run.generators, tensors)
-    except (KeyError, IndexError, TypeError, RuntimeError) as error:
-        raise ValueError(f"fit: the checkpoint {path} is damaged ({error!r}).") from error
+    with open_tensors(path, kind=_KIND, owner="fit") as file:
+        header = file.header
+        different = differences(header.get("settings"), json.loads(json.dumps(settings)))
+        if different:
+            shown = "; ".join(different[:5])
+            more = f"; and {len(different) - 5} more" if len(different) > 5 else ""
+            raise ValueError(
+                f"fit: the checkpoint {path} is from a run with other settings: {shown}{more}. "
+                "Pass resume=False to start anew and replace it, or another `checkpoint`."
+            )
+        before = run.copy_state()
+        try:
+            _check_tensors(run, file.outline, best=header["has_best"] is True)
+            _put_back(run, file.read(), header)
+        except Exception as error:
+            run.put_back(before)
+            raise ValueError(f"fit: the checkpoint {path} is damaged ({error!r}).") from error
+
+
+def _check_tensors(run: Run, stored: Mapping[str, Tensor], *, best: bool) -> None:
+    """The file must have every tensor of the run, of its shape and dtype."""
+    for name, tensor in run.tensors().items():
+        for place in (name, f"best.{name}") if best else (name,):
+            found = stored[place]
+            if found.shape != tensor.shape or found.dtype != tensor.dtype:
+                raise ValueError(f"{place} is {found.dtype} of shape {tuple(found.shape)}")
+
+
+def _put_back(run: Run, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Set a run to what its checkpoint holds; whatever is not as it should be raises before or on the way."""
+    epoch, step, stopped, best_epoch = (header[name] for name in ("epoch", "step", "stopped", "best_epoch"))
+    best_loss = header["best_loss"]
+    history = History.from_dict(header["history"])
+    _must_be("epoch and step", _is_count(epoch) and _is_count(step) and len(history) == epoch)
+    _must_be("stopped", isinstance(stopped, bool) and isinstance(header["has_best"], bool))
+    _must_be("best_epoch", best_epoch is None or _is_count(best_epoch))
+    _must_be("best_loss", isinstance(best_loss, int | float))
+    optimizer = _decoded(header["optimizer"], tensors)
+    _check_like(optimizer["param_groups"], run.optimizer.state_dict()["param_groups"], "optimizer")
+    state = [part for parts in optimizer["state"].values() for part in parts.values()]
+    if not any(tensor.is_complex() for tensor in run.tensors().values()):
+        _must_be("optimizer.state", not any(isinstance(part, Tensor) and part.is_complex() for part in state))
+    if run.scheduler is not None:
+        schedule = _decoded(header["scheduler"], tensors)
+        _check_like(schedule, run.scheduler.state_dict(), "scheduler")
+        run.scheduler.load_state_dict(schedule)
+    run.put_back(tensors)
+    run.optimizer.load_state_dict(optimizer)
+    run.epoch, run.step, run.stopped, run.history = epoch, step, stopped, history
+    run.best_loss, run.best_epoch = best_loss, best_epoch
+    if header["has_best"]:
+        run.best = {name: tensors[f"best.{name}"].to(t.device) for name, t in run.tensors().items()}
+    _set_random_states(run.generators, tensors)
+
+
+def _must_be(name: str, sound: bool) -> None:
+    if not sound:
+        raise ValueError(f"{name} make no sense")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _check_like(value: Any, known: Any, name: str) -> None:
+    """State must be built as that of the fresh object is: the same names, numbers where numbers were."""
+    if isinstance(known, dict):
+        _must_be(name, isinstance(value, dict) and value.keys() == known.keys())
+        for key in known:
+            _check_like(value[key], known[key], f"{name}.{key}")
+    elif isinstance(known, list | tuple):
+        _must_be(name, type(value) is type(known) and len(value) == len(known))
+        for place, part in enumerate(known):
+            _check_like(value[place], part, f"{name}.{place}")
+    elif isinstance(known, bool | str):
+        _must_be(name, type(value) is type(known))
+    elif isinstance(known, int | float):
+        _must_be(name, isinstance(value, int | float) and not isinstance(value, bool))
 
 
 # state of optimisers and schedulers

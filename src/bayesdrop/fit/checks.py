@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bayesdrop.errors import must, must_be_finite
 from bayesdrop.fit.data import Batches
+from bayesdrop.storage import check_writable
 
 __all__ = ["Objective", "check_modules", "check_num_data", "check_numbers", "checked_path"]
 
@@ -50,15 +51,21 @@ def check_numbers(arguments: dict[str, tuple[Any, type, int | None]]) -> None:
         )
 
 
-def checked_path(checkpoint: str | os.PathLike[str] | None) -> Path | None:
-    """The checkpoint's path, whose folder exists."""
+def checked_path(checkpoint: str | os.PathLike[str] | None, model: nn.Module) -> Path | None:
+    """The checkpoint's path, after a look whether it can be written: training takes long.
+
+    Args:
+        checkpoint: as `fit` was given it.
+        model: which will be written there.
+    """
     if checkpoint is None:
         return None
     path = Path(checkpoint)
     if path.is_dir():
         raise ValueError(must("fit", "checkpoint", "a file", f"the folder {path}"))
-    if not path.parent.is_dir():
+    if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"fit: there is no folder {path.parent} for the checkpoint {path.name}.")
+    check_writable(path, owner="fit", size=sum(tensor.nbytes for tensor in model.parameters()))
     return path
 
 

@@ -115,7 +115,7 @@ def fit(
     )
     if patience is not None and validation is None:
         raise ValueError(must("fit", "patience", "None without validation data", patience))
-    path = checked_path(checkpoint)
+    path = checked_path(checkpoint, model)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     data = as_batches(train, "train", batch_size=batch_size, seed=seed, device=device)
     check_num_data(objective, data)

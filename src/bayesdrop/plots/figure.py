@@ -6,9 +6,9 @@ import os
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from bayesdrop.errors import must, require
+from bayesdrop.storage import write_file
 
 __all__ = ["check_picture_path", "new_figure", "save_figure"]
 
@@ -77,13 +77,7 @@ def save_figure(
     content = buffer.getvalue()
     if kind == "png" and colors is not None:
         content = _with_palette(content, colors)
-    temporary = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_file(target, content, owner="save_figure")
     return target
 
 

@@ -1,7 +1,26 @@
-"""Models on disk: one safetensors file, no pickle."""
+"""Models on disk: one safetensors file, no pickle; and files that are written whole."""
 
-from bayesdrop.storage.files import read_tensors, write_tensors
+from bayesdrop.storage.files import open_tensors, read_tensors, write_tensors
 from bayesdrop.storage.models import load, save
+from bayesdrop.storage.sealed import BadJson, from_json, to_json
 from bayesdrop.storage.state import distinct_state, is_plain, plain_options
+from bayesdrop.storage.whole import check_writable, recover_folder, whole_file, whole_folder, write_file
 
-__all__ = ["distinct_state", "is_plain", "load", "plain_options", "read_tensors", "save", "write_tensors"]
+__all__ = [
+    "BadJson",
+    "check_writable",
+    "distinct_state",
+    "from_json",
+    "is_plain",
+    "load",
+    "open_tensors",
+    "plain_options",
+    "read_tensors",
+    "recover_folder",
+    "save",
+    "to_json",
+    "whole_file",
+    "whole_folder",
+    "write_file",
+    "write_tensors",
+]

@@ -1,7 +1,7 @@
 """A model as JSON: which classes, made with which options, in which place; and back.
 
-Nothing but classes of the listed namespaces is ever made from a description, so that a file from a
-stranger can fill memory at worst.
+Nothing but classes of the listed namespaces is ever made from a description. A description from a stranger
+is first built without memory (`outline`), so that it can be compared with the tensors that are there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bayesdrop.storage.state import is_plain
+from bayesdrop.storage.weightless import TooLarge, Weightless
 
-__all__ = ["CannotDescribe", "build", "describe", "same_structure"]
+__all__ = ["CannotDescribe", "build", "describe", "outline", "same_structure"]
 
 #: where the classes of a description may come from; the last is named only, as its package stands beside
 #: this one
@@ -44,10 +45,31 @@ def describe(model: nn.Module) -> dict[str, Any]:
     return node
 
 
-def build(node: dict[str, Any]) -> nn.Module:
-    """The model of a description, with weights as its constructors make them."""
+def build(node: Any, tensors: int) -> nn.Module:
+    """The model of a description, with weights as its constructors make them.
+
+    Args:
+        node: what `describe` gave; anything else is refused, whatever it is.
+        tensors: how many names of tensors the model has, which bounds its number of modules.
+    """
+    most = _most_modules(node, tensors)
     with _quiet_construction():
-        return _built(node, "", {})
+        return _built(node, "", _Built(most))
+
+
+def outline(node: Any, tensors: int, size: int) -> nn.Module:
+    """The model of a description with shapes and dtypes and no memory for its weights.
+
+    Args:
+        node: what `describe` gave; anything else is refused, whatever it is.
+        tensors: how many names of tensors the model has.
+        size: bytes that these tensors take.
+    """
+    most = _most_modules(node, tensors)
+    # Constructors may make a tensor more than once, and in a wider dtype than it is stored in.
+    limits = Weightless(most_bytes=16 * size + 2**20 * 16, most_steps=100 * most)
+    with _quiet_construction(), limits:
+        return _built(node, "", _Built(most))
 
 
 @contextmanager
@@ -174,9 +196,80 @@ def _encoded(value: Any, what: str) -> Any:
 # from a description to a module
 
 
-def _built(node: dict[str, Any], path: str, made: dict[str, nn.Module]) -> nn.Module:
+class _Built:
+    """What has been made so far: modules by place, those that are not finished, and paths into them.
+
+    Args:
+        most: paths that a module may have.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.places: dict[str, nn.Module] = {}
+        self.unfinished: list[nn.Module] = []
+        self.paths: dict[nn.Module, int] = {}
+
+    def shared(self, place: str) -> nn.Module:
+        """The module of a place."""
+        if any(module is self.places[place] for module in self.unfinished):
+            raise ValueError(f"the module at {place!r} contains itself")
+        return self.places[place]
+
+    def count(self, module: nn.Module) -> int:
+        """How many paths lead to a module within it, itself included."""
+        if module not in self.paths:
+            parts = [part for part in module._modules.values() if part is not None]
+            self.paths[module] = 1 + sum(self.count(part) for part in parts)
+            if self.paths[module] > self.most:
+                raise TooLarge("it has far more modules than the file has tensors")
+        return self.paths[module]
+
+
+def _most_modules(node: Any, tensors: int) -> int:
+    """A bound on modules that is generous to every real model; an error where a description is beyond it."""
+    nodes, modules = _node_counts(node)
+    most = 16 * (nodes + tensors) + 1000
+    if modules > most:
+        raise TooLarge("it has far more modules than the file has tensors")
+    return most
+
+
+def _node_counts(node: Any) -> tuple[int, int]:
+    """Nodes of a description, and modules when each is repeated as its options say; checks its form."""
+    if not isinstance(node, dict):
+        raise ValueError(f"a module is described by {_kind(node)}")
     if "shared" in node:
-        return made[node["shared"]]
+        if not isinstance(node["shared"], str):
+            raise ValueError(f"a shared module is named by {_kind(node['shared'])}")
+        return 1, 1
+    options, children = node.get("options", {}), node.get("children", {})
+    if (
+        not isinstance(node.get("class"), str)
+        or not isinstance(options, dict)
+        or not isinstance(children, dict)
+    ):
+        raise ValueError("a module has no class, options and children")
+    within = []
+    repeats = 1
+    for name, value in options.items():
+        if name.endswith("layers") and type(value) is int:
+            repeats *= max(value, 1)
+        if isinstance(value, dict) and "module" in value:
+            if not isinstance(value.get("place"), str):
+                raise ValueError(f"the place of `{name}` is {_kind(value.get('place'))}")
+            within.append(_node_counts(value["module"]))
+    rows = [_node_counts(child) for child in children.values()]
+    nodes = 1 + sum(row[0] for row in (*within, *rows))
+    return nodes, repeats * (1 + sum(row[1] for row in within)) + sum(row[1] for row in rows)
+
+
+def _kind(value: Any) -> str:
+    return f"a {type(value).__name__}"
+
+
+def _built(node: dict[str, Any], path: str, made: _Built) -> nn.Module:
+    if "shared" in node:
+        return made.shared(node["shared"])
     kind = _resolved(node["class"])
     options: dict[str, Any] = {}
     for name, value in node.get("options", {}).items():
@@ -185,11 +278,14 @@ def _built(node: dict[str, Any], path: str, made: dict[str, nn.Module]) -> nn.Mo
         else:
             options[name] = _decoded(value)
     module = kind(**options)
-    made[path] = module
+    made.places[path] = module
+    made.unfinished.append(module)
     for name, child in node.get("children", {}).items():
         _set_child(module, name, _built(child, _join(path, name), made))
+    made.unfinished.pop()
+    made.count(module)
     for name, part in module.named_modules():
-        made.setdefault(_join(path, name), part)
+        made.places.setdefault(_join(path, name), part)
     return module
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bayesdrop.errors import must
-from bayesdrop.storage.architecture import CannotDescribe, build, describe, same_structure
-from bayesdrop.storage.files import read_tensors, write_tensors
+from bayesdrop.storage.architecture import CannotDescribe, build, describe, outline, same_structure
+from bayesdrop.storage.files import open_tensors, write_tensors
+from bayesdrop.storage.sealed import parsed
 from bayesdrop.storage.state import distinct_state
 
 __all__ = ["load", "save"]
@@ -25,7 +27,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
     A model of `torch.nn` and bayesdrop classes is described in the file's header, so that `load(path)`
     needs no code. Any other model is written too; `load(path, into=build_model())` reads it. Nothing is
-    pickled. The file is written beside its place and moved there: a crash leaves the old file.
+    pickled. The file carries checksums. It is written beside its place and moved there: a crash or a full
+    disk (an OSError that names file and folder) leaves the old file. A link stays a link.
 
     Args:
         model: any module: a network, a likelihood, an objective.
@@ -46,6 +49,9 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], into: nn.Module | None = None) -> nn.Module:
     """The model of a file that `save` wrote, on the CPU and in eval mode.
 
+    A file that is not as it was written is refused with a ValueError that names it, before memory is taken
+    for what it only describes. Files of format version 1 have no checksums and load without that proof.
+
     Args:
         path: the file.
         into: a model of the same shape to fill and return; needed where the file does not say how the
@@ -53,44 +59,80 @@ def load(path: str | os.PathLike[str], into: nn.Module | None = None) -> nn.Modu
     """
     if into is not None and not isinstance(into, nn.Module):
         raise TypeError(must("load", "into", "an nn.Module or None", into))
-    tensors, header = read_tensors(path, kind=_KIND, owner="load")
-    aliases, frozen = header.get("aliases", {}), header.get("frozen", [])
-    known = isinstance(aliases, dict) and isinstance(frozen, list)
-    if not known or not tensors.keys() >= set(aliases.values()):
-        raise ValueError(f"load: the description in {os.fspath(path)} is damaged.")
-    if into is not None:
-        _load_into(into, tensors, aliases, path)
-        return into.eval()
-    if header.get("architecture") is None:
-        raise ValueError(
-            f"load: {os.fspath(path)} holds weights alone: {header.get('reason')}. "
-            "Build the model and pass it, as load(path, into=build_model())."
-        )
-    try:
-        model = build(header["architecture"])
-    except CannotDescribe as error:
-        raise ValueError(f"load: {os.fspath(path)} cannot be trusted: {error}.") from error
-    except Exception as error:
-        raise ValueError(f"load: the architecture in {os.fspath(path)} is damaged ({error}).") from error
-    try:
-        _fill(model, tensors, aliases, frozen)
-    except CannotDescribe as error:
-        raise ValueError(f"load: {os.fspath(path)} does not fit its own architecture: {error}.") from error
+    with open_tensors(path, kind=_KIND, owner="load") as file:
+        aliases, frozen = _checked_names(file.header, file.outline, path)
+        if into is not None:
+            _check_into(into, file.outline, aliases, path)
+            stored = file.read()
+            into.load_state_dict({**stored, **{alias: stored[name] for alias, name in aliases.items()}})
+            return into.eval()
+        node = file.header.get("architecture")
+        if node is None:
+            raise ValueError(
+                f"load: {os.fspath(path)} holds weights alone: {file.header.get('reason')}. "
+                "Build the model and pass it, as load(path, into=build_model())."
+            )
+        # Before any memory is taken: what is described must be what is there.
+        names, size = len(file.outline) + len(aliases), sum(part.nbytes for part in file.outline.values())
+        with _told(path):
+            described = outline(node, names, size)
+        with _told(path, fits=True):
+            _tie(described, aliases)
+            _check_fit(described, file.outline, aliases)
+        tensors = file.read()
+        with _told(path):
+            model = build(node, names)
+        with _told(path, fits=True):
+            _fill(model, tensors, aliases, frozen)
     return model.eval()
+
+
+@contextmanager
+def _told(path: str | os.PathLike[str], *, fits: bool = False) -> Iterator[None]:
+    """Whatever a description from a stranger makes of constructors, in a sentence that names the file."""
+    name = os.fspath(path)
+    try:
+        yield
+    except Exception as error:
+        if fits:
+            raise ValueError(f"load: {name} does not fit its own architecture: {error}.") from error
+        if isinstance(error, CannotDescribe):
+            raise ValueError(f"load: {name} cannot be trusted: {error}.") from error
+        raise ValueError(f"load: the architecture in {name} is damaged ({error}).") from error
+
+
+def _checked_names(
+    header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: str | os.PathLike[str]
+) -> tuple[dict[str, str], list[str]]:
+    """Further names of tensors, and names of those that are frozen."""
+    aliases, frozen = header.get("aliases", {}), header.get("frozen", [])
+    known = (
+        isinstance(aliases, dict)
+        and all(isinstance(name, str) and name in tensors for name in aliases.values())
+        and not aliases.keys() & tensors.keys()
+        and isinstance(frozen, list)
+        and all(isinstance(name, str) and name in tensors for name in frozen)
+    )
+    if not known:
+        raise ValueError(f"load: the description in {os.fspath(path)} is damaged.")
+    return aliases, frozen
 
 
 def _checked_description(
     model: nn.Module, tensors: Mapping[str, Tensor], aliases: Mapping[str, str], frozen: Iterable[str]
 ) -> dict[str, Any]:
     """The description, after a copy that was made from it has proved to be the same model."""
+    names, size = len(tensors) + len(aliases), sum(tensor.nbytes for tensor in tensors.values())
     try:
-        description: dict[str, Any] = json.loads(json.dumps(describe(model)))
-        copy = build(description)
+        description: dict[str, Any] = parsed(json.dumps(describe(model)))
+        described, copy = outline(description, names, size), build(description, names)
     except CannotDescribe:
         raise
     except Exception as error:
         raise CannotDescribe(f"a copy could not be made from its options ({error})") from error
     try:
+        _tie(described, aliases)
+        _check_fit(described, tensors, aliases)
         _fill(copy, {name: tensor.detach() for name, tensor in tensors.items()}, aliases, frozen)
     except CannotDescribe as error:
         raise CannotDescribe(f"a copy made from its options is another model ({error})") from error
@@ -109,25 +151,36 @@ def _places(model: nn.Module) -> list[list[str]]:
     return list(paths.values())
 
 
-def _fill(
-    model: nn.Module, tensors: Mapping[str, Tensor], aliases: Mapping[str, str], frozen: Iterable[str]
-) -> None:
-    """Put the tensors themselves into the model, dtypes as they are, and tie what was tied."""
+def _tie(model: nn.Module, aliases: Mapping[str, str]) -> None:
+    """Make one tensor of those that have several names."""
     for alias, name in aliases.items():
         value, current = _tensor_at(model, name), _tensor_at(model, alias)
         if value is not current:
             owner, _, own_name = alias.rpartition(".")
             setattr(model.get_submodule(owner), own_name, value)
-    state, _ = distinct_state(model)
+
+
+def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) -> None:
+    """An error where names, shapes or kinds of number are not the model's, once it is tied."""
+    state, tied = distinct_state(model, "load", values=False)
     problems = _mismatches(state, tensors)
-    problems += [
-        f"{name} has dtype {tensors[name].dtype}"
-        for name in state.keys() & tensors.keys()
-        if state[name].is_floating_point() != tensors[name].is_floating_point()
-    ]
+    if not problems and tied != aliases:
+        problems.append("other tensors are tied than the file says")
+    for name in [name for name in state if name in tensors]:
+        own, stored = state[name].dtype, tensors[name].dtype
+        if own != stored and not (own.is_floating_point and stored.is_floating_point):
+            problems.append(f"{name} has dtype {stored}")
     if problems:
         raise CannotDescribe("; ".join(problems))
-    for name, target in state.items():
+
+
+def _fill(
+    model: nn.Module, tensors: Mapping[str, Tensor], aliases: Mapping[str, str], frozen: Iterable[str]
+) -> None:
+    """Put the tensors themselves into the model, dtypes as they are, and tie what was tied."""
+    _tie(model, aliases)
+    _check_fit(model, tensors, aliases)
+    for name, target in distinct_state(model, "load")[0].items():
         # The object stays and changes its data: whoever else holds it, as an LSTM does, sees the change.
         target.data = tensors[name].to(target.device)
     for name in frozen:
@@ -137,16 +190,17 @@ def _fill(
 def _tensor_at(model: nn.Module, name: str) -> Tensor:
     owner, _, own_name = name.rpartition(".")
     try:
-        value = getattr(model.get_submodule(owner), own_name)
+        module = model.get_submodule(owner)
     except AttributeError as error:
         raise CannotDescribe(f"there is no place for {name}") from error
-    if not isinstance(value, Tensor):
+    value = {**module._parameters, **module._buffers}.get(own_name)
+    if value is None:
         raise CannotDescribe(f"there is no place for {name}")
     return value
 
 
-def _load_into(
-    model: nn.Module, tensors: dict[str, Tensor], aliases: Mapping[str, str], path: str | os.PathLike[str]
+def _check_into(
+    model: nn.Module, tensors: Mapping[str, Tensor], aliases: Mapping[str, str], path: str | os.PathLike[str]
 ) -> None:
     stored = {**tensors, **{alias: tensors[name] for alias, name in aliases.items()}}
     expected = {name: t for name, t in model.state_dict().items() if isinstance(t, Tensor)}
@@ -158,7 +212,6 @@ def _load_into(
     ]
     if problems:
         raise ValueError(f"load: {os.fspath(path)} does not fit `into`: {'; '.join(problems)}.")
-    model.load_state_dict(stored)
 
 
 def _mismatches(expected: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> list[str]:

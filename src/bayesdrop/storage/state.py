@@ -12,8 +12,15 @@ from bayesdrop.errors import must
 __all__ = ["distinct_state", "is_plain", "plain_options"]
 
 
-def distinct_state(module: nn.Module, owner: str = "save") -> tuple[dict[str, Tensor], dict[str, str]]:
+def distinct_state(
+    module: nn.Module, owner: str = "save", *, values: bool = True
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of `state_dict`, each once, and the further names of tensors that have several.
+
+    Args:
+        module: whose state.
+        owner: the function that errors name.
+        values: whether every tensor must have memory.
 
     Returns: the parameters and buffers themselves by their first name; further names, each with the first.
     """
@@ -26,7 +33,7 @@ def distinct_state(module: nn.Module, owner: str = "save") -> tuple[dict[str, Te
         if isinstance(value, nn.UninitializedParameter | nn.UninitializedBuffer):
             hint = "Run the model once first."
             raise ValueError(must(owner, name, "a tensor with values", "a lazy layer", hint))
-        if value.is_meta:
+        if value.is_meta and values:
             raise ValueError(must(owner, name, "a tensor with values", "one on the device 'meta'"))
         if id(value) in first:
             aliases[name] = first[id(value)]

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
-from secrets import token_hex
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 import torch
 
-from bayesdrop.storage import read_tensors, write_tensors
+from bayesdrop.storage import (
+    BadJson,
+    check_writable,
+    from_json,
+    read_tensors,
+    recover_folder,
+    to_json,
+    whole_folder,
+    write_tensors,
+)
 from bayesdrop.tables.cells import Array
 from bayesdrop.tables.deferral import Deferral, Rule, find_deferral
 from bayesdrop.tables.prepare import Preparer
-from bayesdrop.tables.schema import Schema
+from bayesdrop.tables.schema import Kind, Schema, Task
 from bayesdrop.version import __version__
 
 __all__ = ["TableModel", "check_folder", "load_table_model", "save_table_model"]
 
-_FORMAT, _VERSION = "bayesdrop-table-model", 1
+#: version 1 had no checksum of table.json
+_FORMAT, _VERSION = "bayesdrop-table-model", 2
 _HELD = "bayesdrop-held-out"
 #: what a prediction needs, and what a person reads
 _NEEDED = ("schema.json", "model.safetensors", "held-out.safetensors")
@@ -74,30 +83,34 @@ class TableModel:
 def check_folder(path: str | os.PathLike[str], *, force: bool) -> Path:
     """The path, if a model may be written there; asked before training.
 
-    A folder is replaced only if it holds a model and nothing else, and only with `force`.
+    A folder is replaced only if it holds a model and nothing else, and only with `force`. A link stays one:
+    what it points to is replaced.
 
     Args:
         path: the folder.
         force: whether a model that is there may be replaced.
     """
     path = Path(path)
-    if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise ValueError(f"{path} must be a folder or not exist; it is a file or a link.")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"there is no folder {path.absolute().parent} to put {path.name} in.")
+    target = Path(os.path.realpath(path))
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise ValueError(f"{path} must be a folder or not exist; it is a file or a link that leads nowhere.")
+    if not target.parent.is_dir():
+        raise ValueError(f"there is no folder {target.parent} to put {target.name} in.")
+    recover_folder(target)
     names = {entry.name for entry in path.iterdir()} if path.exists() else set()
     if names - set(FILES) or (names and _ABOUT not in names):
         shown = ", ".join(sorted(names - set(FILES))[:5]) or ", ".join(sorted(names))
         raise ValueError(f"{path} holds files that are no model's ({shown}); they are not touched.")
     if names and not force:
         raise ValueError(f"{path} holds a model already. Choose another folder, or replace it with --force.")
+    check_writable(path, owner="the model")
     return path
 
 
 def save_table_model(
     model: TableModel, path: str | os.PathLike[str], *, report: str, force: bool = False
 ) -> None:
-    """Write the folder beside its place, then move it there: it is whole or not there.
+    """Write the folder beside its place, then exchange the two: a whole model stands there at any moment.
 
     Args:
         model: what to write.
@@ -105,10 +118,8 @@ def save_table_model(
         report: HTML.
         force: replace a model that is there.
     """
-    path = check_folder(path, force=force).absolute()
-    draft = path.with_name(f".{path.name}.{token_hex(4)}.tmp")
-    draft.mkdir()
-    try:
+    check_folder(path, force=force)
+    with whole_folder(path, owner="the model") as draft:
         _write(draft / "schema.json", model.schema.as_dict())
         model.estimator.save(draft / "model.safetensors")
         tensors = {name: torch.from_numpy(values) for name, values in model.held_out.items()}
@@ -124,10 +135,7 @@ def save_table_model(
             "deferral": rule,
             "about": model.about,
         }
-        _write(draft / _ABOUT, about)
-        _move(draft, path)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        (draft / _ABOUT).write_bytes(to_json(about))
 
 
 def load_table_model(path: str | os.PathLike[str]) -> TableModel:
@@ -136,71 +144,116 @@ def load_table_model(path: str | os.PathLike[str]) -> TableModel:
     Args:
         path: the folder.
     """
+    path = Path(path)
+    recover_folder(path)
+    while True:
+        before = _identity(path)
+        try:
+            return _loaded(path)
+        except (ValueError, OSError):
+            # A folder that was replaced while it was read has files of two models: it is read again.
+            if _identity(path) == before:
+                raise
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _loaded(path: Path) -> TableModel:
     from bayesdrop.estimators import DropoutClassifier, DropoutRegressor
 
-    path = Path(path)
     if not path.is_dir():
         what = "is a file, not a folder" if path.exists() else "does not exist"
         raise ValueError(f"the model folder {path} {what}.")
-    about = _read(path, _ABOUT)
+    about, has_checksum = _read(path, _ABOUT)
     if about.get("format") != _FORMAT:
         raise ValueError(f"{path} does not hold a table model.")
+    version, digests = about.get("format_version"), about.get("sha256")
+    if type(version) is not int or version < 1 or not isinstance(digests, dict):
+        raise ValueError(f"the model folder {path} is damaged: {_ABOUT} does not say what it holds.")
+    if version > _VERSION:
+        by = about.get("bayesdrop_version", "a newer bayesdrop")
+        raise ValueError(f"{path} was written by bayesdrop {by}, which is newer than {__version__}.")
+    if version > 1 and not has_checksum:
+        raise ValueError(f"the model folder {path} is damaged: {_ABOUT} is not as it was written.")
+    for name in _NEEDED:
+        if not (path / name).is_file():
+            raise ValueError(f"the model folder {path} is not whole: {name} is missing.")
+        if _digest(path / name) != digests.get(name):
+            raise ValueError(f"the model folder {path} is damaged: {name} is not as it was written.")
     try:
-        version, digests = int(about["format_version"]), dict(about["sha256"])
-        if version > _VERSION:
-            by = about.get("bayesdrop_version", "a newer bayesdrop")
-            raise ValueError(f"{path} was written by bayesdrop {by}, which is newer than {__version__}.")
-        for name in _NEEDED:
-            if not (path / name).is_file():
-                raise ValueError(f"the model folder {path} is not whole: {name} is missing.")
-            if _digest(path / name) != digests[name]:
-                raise ValueError(f"the model folder {path} is damaged: {name} is not as it was written.")
-        schema = Schema.from_dict(_read(path, "schema.json"))
+        schema = _schema(_read(path, "schema.json")[0])
         kind = DropoutRegressor if schema.task == "regression" else DropoutClassifier
         tensors, _ = read_tensors(path / "held-out.safetensors", kind=_HELD, owner="load_table_model")
-        return TableModel(
+        model = TableModel(
             schema=schema,
             estimator=kind.load(path / "model.safetensors"),
             held_out={name: tensor.numpy() for name, tensor in tensors.items()},
-            level=float(about["level"]),
+            level=about["level"],
             rule=Rule(**about["deferral"]),
-            about=dict(about["about"]),
+            about=about["about"],
         )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"the model folder {path} is damaged: {_ABOUT} lacks {error}.") from error
+        _check(model)
+    except Exception as error:
+        raise ValueError(f"the model folder {path} is damaged: {str(error).removesuffix('.')}.") from error
+    return model
 
 
-def _move(draft: Path, path: Path) -> None:
-    """Put the new folder in its place; an old one is deleted only after that."""
-    old = path.with_name(f".{path.name}.{token_hex(4)}.old")
-    there = path.exists()
-    if there:
-        path.rename(old)
-    try:
-        draft.rename(path)
-    except BaseException:
-        if there:
-            old.rename(path)
-        raise
-    if there:
-        shutil.rmtree(old, ignore_errors=True)
+def _schema(state: dict[str, Any]) -> Schema:
+    """The schema of a file; every choice in it must be one that a fit makes."""
+    schema = Schema.from_dict(state)
+    texts = [schema.target, schema.why_task, *schema.classes, *schema.missing_marks]
+    for column in schema.columns:
+        texts += [column.name, column.why, *column.categories, *column.rare]
+        numbers = type(column.marked) is bool and type(column.numbers) is bool and _is_number(column.fill)
+        if column.kind not in get_args(Kind) or not numbers:
+            raise ValueError(f"column {column.name!r} of schema.json makes no sense")
+    names = [column.name for column in schema.columns]
+    if not all(isinstance(text, str) for text in texts) or len({*names, schema.target}) != len(names) + 1:
+        raise ValueError("the names in schema.json make no sense")
+    if schema.task not in get_args(Task) or type(schema.number_labels) is not bool:
+        raise ValueError("the task in schema.json makes no sense")
+    return schema
+
+
+def _check(model: TableModel) -> None:
+    """The parts must be of one model."""
+    if not (_is_number(model.level) and 0 < model.level < 1 and isinstance(model.about, dict)):
+        raise ValueError(f"{_ABOUT} holds no level between 0 and 1, or no facts")
+    inputs = model.estimator.n_features_in_
+    classes = len(getattr(model.estimator, "classes_", ()))
+    if model.prepare.width != inputs or classes != len(model.schema.classes):
+        raise ValueError("the model and schema.json are of different tables")
+    rule = model.rule.for_task(model.schema.task)
+    rows = {name: values.shape for name, values in model.held_out.items() if name != "scaled"}
+    sound = all(values.dtype == np.float64 for values in model.held_out.values())
+    if not {"loss", rule.by} <= rows.keys() or len(set(rows.values())) != 1 or not sound:
+        raise ValueError("held-out.safetensors does not hold what thresholds are found with")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _read(folder: Path, name: str) -> dict[str, Any]:
+def _read(folder: Path, name: str) -> tuple[dict[str, Any], bool]:
+    """What a JSON file holds, and whether its checksum was there."""
     try:
-        content = json.loads((folder / name).read_text(encoding="utf-8"))
+        return from_json((folder / name).read_bytes())
     except FileNotFoundError as error:
         raise ValueError(f"the model folder {folder} is not whole: {name} is missing.") from error
-    except ValueError as error:
-        raise ValueError(f"the model folder {folder} is damaged: {name} is not JSON.") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"the model folder {folder} is damaged: {name} is not what it should be.")
-    return content
+    except BadJson as error:
+        raise ValueError(f"the model folder {folder} is damaged: {name}: {error}.") from error
 
 
 def _digest(path: Path) -> str:
-    return sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
