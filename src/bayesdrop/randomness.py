@@ -330,15 +330,17 @@ def global_states() -> States:
     )
 
 
-def have_moved(before: States) -> bool:
-    """Whether any of the global generators is in another state now."""
+def have_moved(before: States, *, torch_too: bool = True) -> bool:
+    """Whether any of the global generators is in another state now.
+
+    Args:
+        before: their states.
+        torch_too: look at torch's as well.
+    """
     now = global_states()
-    return (
-        not torch.equal(before[0], now[0])
-        or before[1] != now[1]
-        or not _same_arrays(before[2], now[2])
-        or before[3] != now[3]
-    )
+    if torch_too and (before[1] != now[1] or not torch.equal(before[0], now[0])):
+        return True
+    return not _same_arrays(before[2], now[2]) or before[3] != now[3]
 
 
 def _same_arrays(first: Any, second: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Threads take turns on a model whose flags and state a draw must change in place."""
+"""Threads take turns on modules that a draw must change in place, or whose tensors a pass may write to."""
 
 from __future__ import annotations
 
@@ -10,36 +10,52 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["claimed"]
+__all__ = ["OPEN", "RUNNING"]
 
 #: the thread, and in it the task of asyncio, if any
 _Holder = tuple[int, int | None]
-_free = threading.Condition()
-_busy: dict[nn.Module, _Holder] = {}
 
 
-@contextmanager
-def claimed(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """All of some modules for this thread alone. Others who want one wait; the holder may ask again."""
-    wanted = set(modules)
-    me = (threading.get_ident(), _task())
-    with _free:
-        while others := {_busy[module] for module in wanted if _busy.get(module, me) != me}:
-            if any(thread == me[0] for thread, _ in others):
-                raise RuntimeError(
-                    "FunctionDraw: a draw of this model is open in another task of this thread. "
-                    "Leave it before the next await, or use threads."
-                )
-            _free.wait()
-        mine = [module for module in wanted if module not in _busy]
-        _busy.update(dict.fromkeys(mine, me))
-    try:
-        yield
-    finally:
-        with _free:
-            for module in mine:
-                del _busy[module]
-            _free.notify_all()
+class Claims:
+    """Which modules are whose at the moment.
+
+    Args:
+        purpose: what a module is claimed for, in the words of an error.
+    """
+
+    def __init__(self, purpose: str) -> None:
+        self._purpose = purpose
+        self._free = threading.Condition()
+        self._busy: dict[nn.Module, _Holder] = {}
+
+    @contextmanager
+    def claimed(self, modules: Iterable[nn.Module]) -> Iterator[None]:
+        """All of some modules for this thread alone. Others who want one wait; the holder may ask again."""
+        wanted = set(modules)
+        me = (threading.get_ident(), _task())
+        with self._free:
+            while others := {self._busy[module] for module in wanted if self._busy.get(module, me) != me}:
+                if any(thread == me[0] for thread, _ in others):
+                    raise RuntimeError(
+                        f"FunctionDraw: {self._purpose} in another task of this thread. "
+                        "Leave it before the next await, or use threads."
+                    )
+                self._free.wait()
+            mine = [module for module in wanted if module not in self._busy]
+            self._busy.update(dict.fromkeys(mine, me))
+        try:
+            yield
+        finally:
+            with self._free:
+                for module in mine:
+                    del self._busy[module]
+                self._free.notify_all()
+
+
+#: models on which a draw is open, which sets their flags
+OPEN = Claims("a draw of this model is open")
+#: models of which a pass is running, which may write to their tensors and puts back what it wrote
+RUNNING = Claims("a pass of this model is running")
 
 
 def _task() -> int | None:

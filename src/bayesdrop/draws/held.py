@@ -10,11 +10,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws.claims import claimed
+from bayesdrop.draws.claims import OPEN, RUNNING
 from bayesdrop.draws.flags import flags_kept
 from bayesdrop.draws.intercept import InterceptMode
 from bayesdrop.draws.noises import SiteNoise
-from bayesdrop.draws.passes import PassState, structure_of
+from bayesdrop.draws.passes import PassState, may_keep_tensors, structure_of
 from bayesdrop.draws.sites import HeldFlag, compares_flag
 from bayesdrop.draws.source import Sampler
 from bayesdrop.draws.subject import Subject
@@ -50,6 +50,7 @@ class HeldNoise(SiteNoise):
     _mode_of_pass: InterceptMode | None = None
     _exit: ExitStack | None = None
     _structure: Any = None
+    _turn: ExitStack
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # A copy of the model, made inside the draw, has the hooks below; they leave it alone.
@@ -68,6 +69,8 @@ class HeldNoise(SiteNoise):
             return  # the model calls itself
         inputs = (args, kwargs or {})
         self._find_out(mode, inputs)
+        if not self._originals:
+            self._turn.enter_context(RUNNING.claimed(filter(may_keep_tensors, self._paths)))
         self.start_pass(batch_rows(inputs))
         mode.start_pass(PassState(self.model, inputs, self._shared_tensors))
 
@@ -78,7 +81,10 @@ class HeldNoise(SiteNoise):
         self._depth -= 1
         if self._depth == 0 and mode.state is not None:
             state, mode.state = mode.state, None
-            return state.finish(output)
+            try:
+                return state.finish(output)
+            finally:
+                self._turn.close()
         return output
 
     def is_current(self) -> bool:
@@ -129,7 +135,9 @@ class HeldNoise(SiteNoise):
             raise RuntimeError(f"{type(self).__name__}: this draw is open already; make another one.")
         with ExitStack() as stack:
             if not self._originals:
-                stack.enter_context(claimed(self._paths))
+                stack.enter_context(OPEN.claimed(self._paths))
+            self._turn = ExitStack()
+            stack.callback(self._turn.close)
             token = _ACTIVE.set((*_ACTIVE.get(), self))
             stack.callback(_ACTIVE.reset, token)
             self._depth = 0

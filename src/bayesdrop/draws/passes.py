@@ -13,6 +13,7 @@ __all__ = [
     "INPLACE_ARGUMENT",
     "PassState",
     "map_tensors",
+    "may_keep_tensors",
     "structure_of",
     "tensors_in",
     "writes_in_place",
@@ -42,7 +43,7 @@ class PassState:
         self._attributes = [
             (module, _simple(vars(module)), dict(module._buffers), dict(module._parameters))
             for module in model.modules()
-            if _may_keep_tensors(module)
+            if may_keep_tensors(module)
         ]
 
     def before_write(self, target: Tensor) -> bool:
@@ -83,7 +84,7 @@ class PassState:
         return output
 
 
-def _may_keep_tensors(module: nn.Module) -> bool:
+def may_keep_tensors(module: nn.Module) -> bool:
     """Whether its code is not torch's own: that keeps nothing in eval mode."""
     own = type(module).__module__.startswith("torch.nn.")
     return not own and not isinstance(module, torch.jit.ScriptModule)

@@ -138,7 +138,7 @@ class _Copier:
     def _other(self, value: Any, kind: type[Any]) -> Any:
         if kind in (dict, OrderedDict):
             mapping = self._note(value, kind())
-            for key, part in value.items():
+            for key, part in list(value.items()):
                 mapping[self.copy(key)] = self.copy(part)
             return mapping
         if kind is list:
@@ -151,11 +151,11 @@ class _Copier:
                 return value
             return self._note(value, kind(made) if kind is tuple else kind(*made))
         if kind in (set, frozenset):
-            return self._note(value, kind(map(self.copy, value)))
+            return self._note(value, kind(map(self.copy, list(value))))
         if kind is deque:
-            return self._note(value, deque(map(self.copy, value), value.maxlen))
+            return self._note(value, deque(map(self.copy, list(value)), value.maxlen))
         if kind is defaultdict:
-            items = {self.copy(key): self.copy(part) for key, part in value.items()}
+            items = {self.copy(key): self.copy(part) for key, part in list(value.items())}
             return self._note(value, defaultdict(self.copy(value.default_factory), items))
         if kind is types.MethodType:
             owner = self.copy(value.__self__)
@@ -169,7 +169,7 @@ class _Copier:
             return value if known is target else weakref.ref(known)
         if kind is types.SimpleNamespace or _is_plain_object(kind):
             made = self._note(value, kind() if kind is types.SimpleNamespace else self._bare(value))
-            vars(made).update({name: self.copy(part) for name, part in vars(value).items()})
+            vars(made).update({name: self.copy(part) for name, part in list(vars(value).items())})
             return made
         return value
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
-from bayesdrop.draws.claims import claimed
+from bayesdrop.draws.claims import OPEN, RUNNING
+from bayesdrop.draws.passes import may_keep_tensors
 from bayesdrop.draws.private import NotPrivate, PrivateCopy, copied_arguments, leads_back
 
 if TYPE_CHECKING:
@@ -75,12 +76,15 @@ class Subject:
 
     @contextmanager
     def _lent(self) -> Iterator[tuple[nn.Module, list[Tensor], dict[nn.Module, nn.Module]]]:
-        # Another copy for every pass, as a pass may change it.
-        copy = None if self.shared is not None else self._copied()
-        if copy is not None:
-            yield copy.module, copy.tensors, copy.copies
-            return
-        with claimed(self.model.modules()):
+        # What a pass writes to a tensor is put back at its end: no other pass may see it.
+        writers = [module for module in self.model.modules() if may_keep_tensors(module)]
+        with RUNNING.claimed(writers):
+            # Another copy for every pass, as a pass may change it.
+            copy = None if self.shared is not None else self._copied()
+            if copy is not None:
+                yield copy.module, copy.tensors, copy.copies
+                return
+        with OPEN.claimed(self.model.modules()), RUNNING.claimed(writers):
             yield self.model, [], {}
 
     def _copied(self) -> PrivateCopy | None:

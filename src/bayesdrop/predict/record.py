@@ -14,7 +14,7 @@ from bayesdrop.draws.held import HeldNoise
 from bayesdrop.draws.intercept import InterceptMode
 from bayesdrop.predict.tape import tensors_of
 from bayesdrop.predict.transcript import Recording
-from bayesdrop.randomness import States, global_states, have_moved
+from bayesdrop.randomness import States, global_states, have_moved, is_alone
 
 __all__ = ["Recording", "RecordingDraw", "recording"]
 
@@ -73,7 +73,7 @@ class RecordingDraw(FunctionDraw):
         super().__exit__(kind, error, trace)
         if self._mode_of_pass is not None:
             self.record.put_back = self._mode_of_pass.put_back
-        if not self.foreign and self._states is not None and have_moved(self._states):
+        if not self.foreign and self._states is not None and have_moved(self._states, torch_too=is_alone()):
             self.out_of_sight = True
             self.saw_foreign_randomness("a random function out of sight")
 
