@@ -45,7 +45,7 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "F.gumbel_softmax": lambda: F.gumbel_softmax(X),
     "fractional pooling": lambda: F.fractional_max_pool2d(X.unsqueeze(0), 2, output_size=(3, 3)),
     "attention": lambda: F.scaled_dot_product_attention(X, X, X, dropout_p=0.4),
-    "LSTM": lambda: LSTM(X)[0].detach(),
+    "nn.LSTM": lambda: LSTM(X)[0].detach().clone(),
     "native_dropout": lambda: torch.native_dropout(X, 0.4, True)[0],
     "vmap": lambda: torch.vmap(lambda x: F.dropout(x, 0.5), randomness="different")(X),
 }
@@ -99,10 +99,15 @@ def test_a_generator_that_is_handed_in_is_used() -> None:
 
 def test_numpy_and_python_are_put_back_after_an_exception_too() -> None:
     before = np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
-    with pytest.raises(KeyError), global_states_kept():
+
+    @global_states_kept()
+    def fail() -> None:
         np.random.rand()  # noqa: NPY002
         random.random()
         raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
     assert random.getstate() == before[1]
 

@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 __all__ = [
     "GENERATOR_TAKERS",
     "OPERATORS",
+    "OwnNumbers",
     "SeedWatch",
     "States",
     "Stream",
@@ -290,13 +291,40 @@ class Turns:
             yield item
 
 
+class OwnNumbers:
+    """Random numbers of somebody else's code, a stretch at a time: they go on where the last stretch ended.
+
+    The global generators of torch, numpy and Python are after every stretch as before.
+    """
+
+    def __init__(self) -> None:
+        self._stream = Stream()
+        self._arrays: Any = None
+        self._python: Any = None
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """A stretch."""
+        with global_states_kept():
+            alone = is_alone()
+            if alone and self._python is not None:
+                np.random.set_state(self._arrays)  # noqa: NPY002
+                random.setstate(self._python)
+            try:
+                with self._stream:
+                    yield
+            finally:
+                if alone:
+                    self._arrays, self._python = np.random.get_state(), random.getstate()  # noqa: NPY002
+
+
 @contextmanager
 def random_state_kept() -> Iterator[None]:
     """The global generators of torch, numpy and Python are afterwards as before, also after an exception.
 
     Random functions of torch have a stream of their own inside: see `global_states_kept` for the rest.
     """
-    with global_states_kept(), Stream():
+    with OwnNumbers().drawing():
         yield
 
 

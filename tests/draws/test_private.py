@@ -95,7 +95,7 @@ class Slots:
 
 def in_a_closure(model: nn.Module) -> None:
     drop = model.drop
-    model.function = lambda x: drop(x)
+    model.function = lambda x: drop(x) + 0
 
 
 def in_a_default(model: nn.Module) -> None:
@@ -107,7 +107,7 @@ def in_a_default(model: nn.Module) -> None:
 
 def in_an_object_that_is_not_copied(model: nn.Module) -> None:
     holder = Slots(model.drop)
-    model.function = lambda x: holder.module(x)
+    model.function = lambda x: holder.module(x) + 0
 
 
 def in_a_forward_that_was_replaced(model: nn.Module) -> None:

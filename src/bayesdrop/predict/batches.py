@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bayesdrop.errors import must
 from bayesdrop.inputs import Inputs, is_batch, iterate_rows, num_rows, to_device
-from bayesdrop.randomness import Stream, global_states_kept
+from bayesdrop.randomness import OwnNumbers
 
 __all__ = ["Batch", "Batches", "Items", "NotFinite", "as_tensors"]
 
@@ -194,11 +194,11 @@ def _is_input(part: Any) -> bool:
 
 def _fetched(loader: Iterable[Any]) -> Iterator[Any]:
     """What a loader gives. Its random numbers are its own: those that the global generators would give."""
-    numbers = Stream()
-    with global_states_kept(), numbers:
+    numbers = OwnNumbers()
+    with numbers.drawing():
         batches = iter(loader)
     while True:
-        with global_states_kept(), numbers:
+        with numbers.drawing():
             try:
                 batch = next(batches)
             except StopIteration:

@@ -21,7 +21,7 @@ from bayesdrop.predict.plan import Plan, Runner
 from bayesdrop.predict.read import Reading, read
 from bayesdrop.predict.record import RecordingDraw, recording
 from bayesdrop.predict.tape import Tape
-from bayesdrop.randomness import Stream, global_states_kept, is_alone, random_state_kept
+from bayesdrop.randomness import OwnNumbers, is_alone
 
 __all__ = ["DrawSampler", "PartlyRandom", "unwrapped"]
 
@@ -110,6 +110,8 @@ class DrawSampler:
             "variational": recurrent == "variational",
         }
         self._structure: Any = None
+        # Numbers that the model draws itself go on from draw to draw.
+        self._numbers = OwnNumbers()
 
     def batch(self, batch: Inputs, rows: int, offset: int) -> Iterator[Tensor]:
         """Outputs of `num_draws` draws for one batch, in order, as stacks (C, N, ...).
@@ -156,7 +158,7 @@ class DrawSampler:
             return recording(model, batch, per_row=self.per_row, index=index, **place, **options)
 
         for _ in range(_TRIES):
-            with random_state_kept():
+            with self._numbers.drawing():
                 draw, output = self._settled(draw_of, batch)
             # Where another thread draws numbers one cannot tell whether the model does; another look may.
             if is_alone() or not draw.out_of_sight:
@@ -216,14 +218,11 @@ class DrawSampler:
         self.plan = Plan("whole model", 1, False, why)
         kind: type[HeldNoise] = RowDraw if self.per_row else FunctionDraw
         options = self._studied(batch)
-        # Numbers that the model draws itself go on from draw to draw; between two draws the caller goes on.
-        numbers = Stream()
-
         def held(index: int, model: nn.Module) -> HeldNoise:
             return kind(model, index=index, **place, **options)
 
         for index in draws:
-            with global_states_kept(), numbers:
+            with self._numbers.drawing():
                 draw, output = self._settled(partial(held, index), batch)
             self._look_at(draw.sites, draw.foreign, level=5)
             yield checked_output(output, rows).unsqueeze(0)
