@@ -320,6 +320,7 @@ def test_one_recurrent_layer_has_no_dropout() -> None:
 # Hugging Face
 
 transformers = pytest.importorskip("transformers")
+DynamicCache = transformers.DynamicCache
 
 
 def bert(attention: str, hidden: float, weights: float) -> nn.Module:
@@ -397,3 +398,71 @@ def test_a_hugging_face_model_can_be_drawn_by_hand() -> None:
             with FunctionDraw(model, index=index):
                 torch.testing.assert_close(model(**inputs).logits, draws[index])
     assert not torch.allclose(draws[0], draws[1])
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_decoder_that_goes_on_from_its_cache_is_the_same_function(attention: str) -> None:
+    """One token at a time from a cache, and the whole sequence anew: the same draw, position by position."""
+    model = decoder(attention)
+    ids = torch.randint(50, (2, 40), generator=torch.Generator().manual_seed(2))
+    with torch.no_grad(), FunctionDraw(model, seed=1, index=2):
+        whole = model(input_ids=ids, use_cache=False).logits
+        cache = DynamicCache()
+        parts = [model(input_ids=ids[:, :5], past_key_values=cache).logits]
+        assert cache.get_seq_length() == 5  # the passes that only watch had a cache of their own
+        parts += [model(input_ids=ids[:, t : t + 1], past_key_values=cache).logits for t in range(5, 40)]
+        for length in (1, 7, 33):
+            again = model(input_ids=ids[:, :length], use_cache=False).logits
+            torch.testing.assert_close(again, whole[:, :length])
+    torch.testing.assert_close(torch.cat(parts, 1), whole)
+    predicted = predict(model, {"input_ids": ids, "use_cache": False}, num_draws=3, seed=1).draws[2]
+    torch.testing.assert_close(predicted, whole)
+
+
+def test_text_is_generated_by_one_function() -> None:
+    model = decoder("sdpa")
+    ids = torch.randint(50, (2, 5), generator=torch.Generator().manual_seed(2))
+    with torch.no_grad(), FunctionDraw(model, index=3):
+        text = model.generate(ids, max_new_tokens=12, do_sample=False, pad_token_id=0)
+        by_hand = ids
+        for _ in range(12):
+            logits = model(input_ids=by_hand, use_cache=False).logits[:, -1]
+            by_hand = torch.cat([by_hand, logits.argmax(-1, keepdim=True)], 1)
+    assert torch.equal(text, by_hand)
+    with torch.no_grad():
+        other = [_generated(model, ids, index) for index in range(6)]
+    assert any(not torch.equal(text, drawn) for drawn in other)
+
+
+def _generated(model: Any, ids: Tensor, index: int) -> Tensor:
+    with FunctionDraw(model, index=index):
+        generated: Tensor = model.generate(ids, max_new_tokens=12, do_sample=False, pad_token_id=0)
+        return generated
+
+
+def test_a_cache_that_is_given_to_predict_is_left_as_it_was() -> None:
+    model = decoder("sdpa")
+    ids = torch.randint(50, (3, 6), generator=torch.Generator().manual_seed(2))
+    with torch.no_grad(), FunctionDraw(model, seed=4, index=0):
+        cache = DynamicCache()
+        model(input_ids=ids[:, :4], past_key_values=cache)
+    given = {"input_ids": ids[:, 4:], "past_key_values": cache}
+    for plan in (None, "whole model"):
+        draws = predict(model, given, num_draws=4, seed=4, plan=plan).draws
+        assert cache.get_seq_length() == 4
+        with torch.no_grad(), FunctionDraw(model, seed=4, index=0):
+            whole = model(input_ids=ids, use_cache=False).logits
+        torch.testing.assert_close(draws[0], whole[:, 4:])
+        assert (draws[1] != draws[0]).any()
+
+
+def decoder(attention: str) -> Any:
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        n_embd=32, n_layer=2, n_head=2, vocab_size=50, n_positions=64, bos_token_id=0, eos_token_id=0,
+        attn_implementation=attention,
+    )  # fmt: skip
+    model = transformers.GPT2LMHeadModel(config).double().eval()
+    for parameter in model.parameters():
+        parameter.data.mul_(4.0 if parameter.dim() > 1 else 1.0)
+    return model

@@ -122,7 +122,7 @@ def attention(mode: InterceptMode, func: Any, args: Arguments, kwargs: Keywords)
         if mask is not None:
             # A query that sees no key attends to nothing.
             weights = weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
-        return mode.draw.drop(weights, p, site) @ value
+        return mode.draw.drop(weights, p, site, attention=True) @ value
 
 
 def multi_head_attention(mode: InterceptMode, func: Any, args: Arguments, kwargs: Keywords) -> Any:

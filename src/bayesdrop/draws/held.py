@@ -18,7 +18,6 @@ from bayesdrop.draws.passes import PassState, may_keep_tensors, structure_of
 from bayesdrop.draws.sites import HeldFlag, compares_flag
 from bayesdrop.draws.source import Sampler
 from bayesdrop.draws.subject import Subject
-from bayesdrop.inputs import batch_rows
 
 __all__ = ["FunctionDraw", "HeldNoise", "RowDraw", "active_draw"]
 
@@ -71,7 +70,7 @@ class HeldNoise(SiteNoise):
         self._find_out(mode, inputs)
         if not self._originals:
             self._turn.enter_context(RUNNING.claimed(filter(may_keep_tensors, self._paths)))
-        self.start_pass(batch_rows(inputs))
+        self.start_pass(inputs)
         mode.start_pass(PassState(self.model, inputs, self._shared_tensors))
 
     def _after(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:

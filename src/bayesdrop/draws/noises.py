@@ -21,6 +21,7 @@ from bayesdrop.draws.sites import DrawOfModel, HeldFlag, Selection, Site, Stocha
 from bayesdrop.draws.source import NoiseSource, Sampler
 from bayesdrop.errors import must, whole_number
 from bayesdrop.functional.noise import KeepNoise
+from bayesdrop.inputs import batch_rows
 
 if TYPE_CHECKING:
     from bayesdrop.draws.watch import Study
@@ -60,7 +61,10 @@ class SiteNoise(DrawOfModel):
         self._study = study
         self._variational = variational
         self._paths = {module: path for path, module in model.named_modules()}
-        self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        self._held: dict[tuple[str, tuple[int, ...], int | None], Tensor] = {}
+        # Of a model that is called with tokens: how many, and how many came before them.
+        self._length: int | None = None
+        self._past = 0
         self._calls: dict[str, int] = {}
         self._inside: str | None = None
         #: sites of which the shapes of one row and of several do not tell how the rows lie, and what was
@@ -116,12 +120,13 @@ class SiteNoise(DrawOfModel):
 
     def held(self, key: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
         """Noise of a site, made on first use."""
-        noise = self._held.get((key, shape))
+        start = getattr(sample, "start", None)
+        noise = self._held.get((key, shape, start))
         if noise is None or noise.dtype != like.dtype or noise.device != like.device:
             # Made out of sight of the mode that watches the model.
             with torch._C.DisableTorchFunction():
                 noise = self._made(key, shape, sample).to(device=like.device, dtype=like.dtype)
-            self._held[key, shape] = noise
+            self._held[key, shape, start] = noise
         return noise
 
     def _made(self, key: str, shape: tuple[int, ...], sample: Sampler) -> Tensor:
@@ -152,7 +157,14 @@ class SiteNoise(DrawOfModel):
         return key if reason == "on" else None
 
     def drop(
-        self, x: Tensor, p: float, site: str, *, spatial: int | None = None, alpha: bool = False
+        self,
+        x: Tensor,
+        p: float,
+        site: str,
+        *,
+        spatial: int | None = None,
+        alpha: bool = False,
+        attention: bool = False,
     ) -> Tensor:
         """`x` with held dropout noise.
 
@@ -162,6 +174,7 @@ class SiteNoise(DrawOfModel):
             site: its key.
             spatial: for channel-wise noise, the number of position axes; 0 for any number.
             alpha: dropped units take SELU's negative limit.
+            attention: `x` are weights of attention, (..., heads, queries, keys).
         """
         if p >= 1:
             return torch.zeros_like(x)
@@ -170,7 +183,8 @@ class SiteNoise(DrawOfModel):
             # Without a batch axis the channels come first; F.dropout2d takes three axes for (N, C, L).
             channels = 0 if spatial in (1, 3) and x.dim() == spatial + 1 else 1
         place = self._place(site, tuple(x.shape), channels=channels)
-        noise = self._keep(site, place.shape, p, x)
+        positions = (None, False) if channels is not None else self._positions(x, attention=attention)
+        noise = self._keep(site, place.shape, p, x, *positions)
         if not alpha:
             return place.multiply(x, noise)
         limit = -1.7580993408473766
@@ -251,13 +265,36 @@ class SiteNoise(DrawOfModel):
                 self.unsure[site] = place
         return place
 
-    def _keep(self, site: str, shape: tuple[int, ...], p: float, like: Tensor) -> Tensor:
+    def _positions(self, x: Tensor, *, attention: bool) -> tuple[int | None, bool]:
+        """The position that noise of every element of `x` starts from, and whether it is one of pairs of
+        positions.
+
+        A model that goes on from a cache is called with the positions that follow. What it adds to the
+        cache must be what it would have been in a pass of the whole sequence.
+        """
+        if self.per_row:
+            return None, False
+        if x.dim() == 3:
+            return (self._past if self._length in x.shape[:2] else 0), False
+        if x.dim() == 4 and (attention or x.shape[2] == self._length):
+            return self._past, True
+        return None, False
+
+    def _keep(
+        self,
+        site: str,
+        shape: tuple[int, ...],
+        p: float,
+        like: Tensor,
+        start: int | None = None,
+        tiled: bool = False,
+    ) -> Tensor:
         path, _, call = site.rpartition(":")
         name = f"{path}:{call.partition('.')[0]}"
         known = self.sites.get(name)
         if known is not None and known.shape is None:
             self.sites[name] = replace(known, shape=shape)
-        return self.held(site, shape, like, KeepNoise(torch.tensor(p)))
+        return self.held(site, shape, like, KeepNoise(torch.tensor(p), start, tiled))
 
     def saw_foreign_randomness(self, name: str) -> None:
         """Note that the model draws from the global generator itself."""
@@ -317,7 +354,20 @@ class SiteNoise(DrawOfModel):
         trained = self._study.trained if self._study is not None else ()
         return bool(trained) and self._path_of(None) in trained
 
-    def start_pass(self, rows: int | None) -> None:
+    def start_pass(self, inputs: tuple[Any, Any]) -> None:
         """A pass of the whole model begins: the calls of each module are counted anew."""
-        self.rows = rows
+        self.rows = batch_rows(inputs)
+        self._length, self._past = _tokens(inputs)
         self._calls.clear()
+
+
+def _tokens(inputs: tuple[Any, dict[str, Any]]) -> tuple[int | None, int]:
+    """How many tokens a model is called with, and how many of the same sequences it has in a cache."""
+    values = (*inputs[0], *inputs[1].values())
+    embedded = inputs[1].get("inputs_embeds")
+    tokens = [
+        v for v in values if isinstance(v, Tensor) and v.dim() == 2 and v.dtype in (torch.int64, torch.int32)
+    ]
+    length = embedded.shape[1] if isinstance(embedded, Tensor) else tokens[0].shape[1] if tokens else None
+    cached = next((value for value in values if callable(getattr(value, "get_seq_length", None))), None)
+    return length, 0 if cached is None else int(cached.get_seq_length())

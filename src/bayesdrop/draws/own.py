@@ -20,6 +20,8 @@ __all__ = ["bernoulli", "factory", "fill", "gumbel_softmax", "is_random_function
 # Functions that use a generator and are not held: a model's own randomness.
 _RANDOM = GENERATOR_TAKERS - {"rrelu", "rrelu_"} | {
     "gumbel_softmax",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
     "fractional_max_pool2d_with_indices",
     "fractional_max_pool3d_with_indices",
     "native_dropout",

@@ -29,6 +29,8 @@ class Sampler(Protocol):
 
 _BLOCK_ELEMENTS = 16384
 _BLOCK_DRAWS = 256
+#: positions of a tile of attention noise
+_TILE = 32
 
 
 def block_size(shape: tuple[int, ...]) -> int:
@@ -55,6 +57,8 @@ class NoiseSource:
 
     def rows(self, site: str, first: int, count: int, shape: tuple[int, ...], sample: Sampler) -> Tensor:
         """Noise of draws first, ..., first + count - 1. Shape (count, *shape), on the CPU."""
+        if type(sample) is KeepNoise and sample.start is not None:
+            return self._positions(site, first, count, shape, sample)
         size = block_size(shape)
         blocks = range(first // size, (first + count - 1) // size + 1)
         if len(blocks) > 1 and type(sample) is KeepNoise and sample.p.dim() == 0:
@@ -105,6 +109,43 @@ class NoiseSource:
         if size > 1:
             self._latest[site, shape] = (block, noise)
         return noise
+
+    def _positions(
+        self, site: str, first: int, count: int, shape: tuple[int, ...], sample: KeepNoise
+    ) -> Tensor:
+        """Masks of which a position's part depends on the position, not on how many there are.
+
+        (positions, units), rows being an axis of length one somewhere: word after word, from the first
+        position. (1, heads, positions, positions): in tiles, each from a generator of its own.
+        """
+        threshold, scale = threshold_and_scale(sample.p)
+        start, elements = sample.start or 0, math.prod(shape)
+        masks = np.empty((count, elements), scale.dtype)
+        for place in range(count):
+            name = f"{site}/draw{first + place}"
+            if sample.tiled:
+                kept = self._tiled(name, (math.prod(shape[:-2]), *shape[-2:]), start, threshold).reshape(-1)
+            else:
+                skipped = start * shape[-1]
+                kept = self._words(name, 0, skipped + elements)[skipped:] >= threshold
+            np.multiply(kept, scale, out=masks[place])
+        return torch.from_numpy(masks.reshape(count, *shape))
+
+    def _tiled(self, name: str, shape: tuple[int, ...], start: int, threshold: Any) -> Any:
+        heads, queries, keys = shape
+        above, left = start // _TILE, 0
+        below, right = -(-(start + queries) // _TILE), -(-keys // _TILE)
+        kept = np.empty((heads, (below - above) * _TILE, (right - left) * _TILE), np.bool_)
+        for row in range(above, below):
+            for column in range(right):
+                words = self._words(f"{name}/{row}", column, heads * _TILE * _TILE)
+                place = (
+                    slice((row - above) * _TILE, (row - above + 1) * _TILE),
+                    slice(column * _TILE, (column + 1) * _TILE),
+                )
+                kept[:, place[0], place[1]] = words.reshape(heads, _TILE, _TILE) >= threshold
+        offset = start - above * _TILE
+        return kept[:, offset : offset + queries, :keys]
 
     def _made(self, block: int, size: int) -> int:
         """How many draws of a block to make: a mask is word after word, so that its head can stand alone."""

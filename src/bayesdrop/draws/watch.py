@@ -66,7 +66,14 @@ class Watcher(HeldNoise):
         return None
 
     def drop(
-        self, x: Tensor, p: float, site: str, *, spatial: int | None = None, alpha: bool = False
+        self,
+        x: Tensor,
+        p: float,
+        site: str,
+        *,
+        spatial: int | None = None,
+        alpha: bool = False,
+        attention: bool = False,
     ) -> Tensor:
         self._place(site, tuple(x.shape))
         self.values[site] = x.detach().clone()

@@ -82,9 +82,18 @@ class Noise(ABC):
 
 @dataclass(frozen=True, eq=False)
 class KeepNoise(Noise):
-    """`keep_mask` at the rate p: mean one, variance p / (1 - p); always zero at p = 1."""
+    """`keep_mask` at the rate p: mean one, variance p / (1 - p); always zero at p = 1.
+
+    Attributes:
+        p: chance of dropping.
+        start: the first position of a sequence that the noise is for, where every position has noise of its
+            own, whatever the length of the sequence; None where there are no positions.
+        tiled: whether it is noise of pairs of positions, as weights of attention are.
+    """
 
     p: Tensor
+    start: int | None = None
+    tiled: bool = False
 
     def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
         """See `keep_mask`."""

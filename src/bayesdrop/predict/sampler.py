@@ -218,6 +218,7 @@ class DrawSampler:
         self.plan = Plan("whole model", 1, False, why)
         kind: type[HeldNoise] = RowDraw if self.per_row else FunctionDraw
         options = self._studied(batch)
+
         def held(index: int, model: nn.Module) -> HeldNoise:
             return kind(model, index=index, **place, **options)
 
