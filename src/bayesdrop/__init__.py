@@ -20,7 +20,14 @@ from bayesdrop.layers import (
     share_rates,
     total_kl,
 )
-from bayesdrop.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood, Multinomial
+from bayesdrop.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    Multinomial,
+)
 from bayesdrop.objectives import (
     ElboTerms,
     NegativeELBO,
@@ -34,6 +41,7 @@ from bayesdrop.version import __version__
 
 __all__ = [
     "Audit",
+    "Bernoulli",
     "BernoulliDropout",
     "Categorical",
     "ConcreteDropout",

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import importlib
+import math
+from numbers import Integral, Real
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["Diverged", "MissingExtra", "NoRandomness", "must", "must_be_finite", "require"]
+__all__ = [
+    "Diverged",
+    "MissingExtra",
+    "NoRandomness",
+    "must",
+    "must_be_finite",
+    "must_be_flag",
+    "must_be_module",
+    "must_be_tensor",
+    "real_number",
+    "require",
+    "whole_number",
+    "whole_seed",
+]
+
+#: the largest seed: any function of ours may add a few bits of its own and stay within 64
+_LARGEST_SEED = 2**63 - 1
 
 
 class NoRandomness(ValueError):
@@ -66,6 +84,106 @@ def must_be_finite(owner: str, argument: str, value: Tensor) -> None:
     count = int(bad.sum())
     got = f"{count} of {value.numel()} values NaN or infinite, the first at {first}"
     raise ValueError(f"{owner}: `{argument}` must be finite; got {got}.")
+
+
+def whole_number(
+    owner: str,
+    argument: str,
+    value: Any,
+    *,
+    at_least: int | None = None,
+    at_most: int | None = None,
+    hint: str = "",
+) -> int:
+    """The value as an int; raise unless it is one, and within its bounds. True is none; NumPy's integers are.
+
+    >>> whole_number("predict", "num_draws", 100, at_least=1)
+    100
+    """
+    if _is_whole(value) and (at_least is None or value >= at_least) and (at_most is None or value <= at_most):
+        return int(value)
+    if at_least is not None and at_most is not None:
+        want = f"an int from {at_least} to {at_most}"
+    elif at_least is not None:
+        want = "a positive int" if at_least == 1 else f"an int of at least {at_least}"
+    else:
+        want = "an int" if at_most is None else f"an int of at most {at_most}"
+    raise ValueError(must(owner, argument, want, value, hint))
+
+
+def _is_whole(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral)
+
+
+def whole_seed(owner: str, value: Any, argument: str = "seed") -> int:
+    """The seed as an int; raise unless it is one, from 0 to 2^63 - 1."""
+    if _is_whole(value) and 0 <= value <= _LARGEST_SEED:
+        return int(value)
+    raise ValueError(must(owner, argument, "an int from 0 to 2^63 - 1", value))
+
+
+def real_number(
+    owner: str,
+    argument: str,
+    value: Any,
+    requirement: str,
+    *,
+    above: float = -math.inf,
+    below: float = math.inf,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    hint: str = "",
+) -> float:
+    """The value as a float; raise unless it is one finite number within its bounds.
+
+    NumPy's numbers and tensors of one value count; True does not.
+
+    Args:
+        owner: who asks.
+        argument: what is asked for.
+        value: what was given.
+        requirement: what it must be, in words.
+        above: it must be larger.
+        below: it must be smaller.
+        at_least: it must not be smaller.
+        at_most: it must not be larger.
+        hint: what to do.
+
+    >>> real_number("ConcreteDropout", "temperature", 0.1, "a positive number", above=0)
+    0.1
+    """
+    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    if not isinstance(number, bool) and isinstance(number, Real):
+        try:
+            found = float(number)
+        except OverflowError:  # an int above 1e308
+            found = math.inf
+        if math.isfinite(found) and above < found < below and at_least <= found <= at_most:
+            return found
+    raise ValueError(must(owner, argument, requirement, value, hint))
+
+
+def must_be_flag(owner: str, **flags: Any) -> None:
+    """Raise unless every one is True or False: a string, which is always true, is not."""
+    for argument, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(must(owner, argument, "True or False", value))
+
+
+def must_be_module(owner: str, argument: str, value: Any, hint: str = "") -> None:
+    """Raise unless it is an `nn.Module`."""
+    if not isinstance(value, torch.nn.Module):
+        raise TypeError(must(owner, argument, "an nn.Module", value, hint))
+
+
+def must_be_tensor(owner: str, argument: str, value: Any, *, floating: bool = False) -> None:
+    """Raise unless it is a tensor of real numbers; of floating ones if asked."""
+    if not isinstance(value, Tensor):
+        hint = "torch.as_tensor(...) makes one."
+        raise TypeError(must(owner, argument, "a tensor", type(value), hint))
+    if value.is_complex() or (floating and not value.is_floating_point()):
+        want = "a tensor of floating numbers" if floating else "a tensor of real numbers"
+        raise TypeError(must(owner, argument, want, value.dtype))
 
 
 def require(module: str, *, extra: str, owner: str) -> ModuleType:

@@ -135,4 +135,4 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="of at least 2 draws"):
         acquire.batch_bald(bd.Prediction.from_draws(torch.randn(1, 4, 2), bd.Categorical()), 1)
     with pytest.raises(ValueError, match=r"probabilities \(N, K\)"):
-        acquire.batch_bald(bd.Prediction.from_draws(torch.randn(3, 4, 2, 5), bd.Categorical()), 1)
+        acquire.batch_bald(bd.Prediction.from_draws(torch.randn(3, 4, 2, 5), bd.Categorical(class_axis=1)), 1)

@@ -135,7 +135,7 @@ def _draw_probabilities(owner: str, prediction: Prediction) -> Tensor:
     likelihood = prediction.likelihood
     if not isinstance(likelihood, ClassLikelihood):
         raise TypeError(must(owner, "prediction", "a prediction of classes", prediction))
-    if prediction.mean.dim() != 2:
+    if prediction.label.numel() != len(prediction):
         got = tuple(prediction.mean.shape)
         raise ValueError(must(owner, "prediction", "of one label a row, probabilities (N, K)", got))
     if not prediction.shared:
@@ -143,5 +143,5 @@ def _draw_probabilities(owner: str, prediction: Prediction) -> Tensor:
         raise ValueError(must(owner, "prediction", "of draws that are functions", "independent draws", hint))
     if prediction.num_draws < 2:
         raise ValueError(must(owner, "prediction", "of at least 2 draws", prediction.num_draws))
-    log_probs = likelihood.log_probs(prediction.draws.to(torch.float64), 2)
-    return log_probs.exp()
+    log_probs = likelihood.class_log_probs(prediction.draws.to(torch.float64), leading=1)
+    return log_probs.exp().reshape(*prediction.draws.shape[:2], -1)

@@ -101,7 +101,7 @@ def _check(owner: str, prediction: Prediction) -> None:
 def _check_classes(owner: str, prediction: Prediction) -> None:
     _check(owner, prediction)
     if not isinstance(prediction.likelihood, ClassLikelihood):
-        hint = "Use acquire.mean_std for numbers, or predict with likelihood=Categorical()."
+        hint = "Use acquire.mean_std for numbers, or predict with likelihood=Categorical() or Bernoulli()."
         raise TypeError(must(owner, "prediction", "a prediction of classes", prediction, hint))
 
 

@@ -43,7 +43,7 @@ def uncertainty(prediction: Prediction, score: Score | None = None, *, owner: st
     if chosen in _NEED_TWO_DRAWS and prediction.num_draws < 2:
         raise ValueError(must(owner, "prediction", f"of at least 2 draws for {chosen!r}", 1))
     if chosen == "max_prob":
-        value = 1 - prediction.probs.amax(prediction.class_axis).to(torch.float64)
+        value = 1 - prediction.class_probs.amax(-1).to(torch.float64)
     elif classes:
         value = getattr(prediction, chosen).to(torch.float64)
     else:

@@ -136,9 +136,9 @@ def check_prediction(
     if classes is False and has_classes(prediction):
         raise TypeError(must(owner, "prediction", "of numbers, not of classes", prediction))
     if classes and not has_classes(prediction):
-        hint = "Call predict(..., likelihood=Categorical())."
+        hint = "Call predict(..., likelihood=Categorical()), or Bernoulli()."
         raise TypeError(must(owner, "prediction", "of classes", prediction, hint))
-    if classes and prediction.mean.dim() != 2:
+    if classes and prediction.label.numel() != len(prediction):
         raise ValueError(must(owner, "prediction", "of one label a row, (N, K)", prediction))
     if spread and prediction.num_draws == 1:
         hint = "One draw has no spread: call predict(..., num_draws=100)."

@@ -13,7 +13,14 @@ from torch import Tensor
 
 from bayesdrop.errors import must, must_be_finite
 from bayesdrop.functional import entropy
-from bayesdrop.likelihoods import Categorical, ClassLikelihood, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    SoftmaxLikelihood,
+)
 from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob
 from bayesdrop.predict.accumulate import ClassStatistics, DrawStatistics, Statistics
 from bayesdrop.predict.quantile import mixture_quantile
@@ -38,7 +45,7 @@ class Prediction:
     the mean of the draws' variances. Both divide by T, as the mixture of the T draws does.
 
     Attributes:
-        mean: (N, D) mean of y; class probabilities for class likelihoods.
+        mean: (N, D) mean of y; class probabilities for class likelihoods, laid out as the outputs are.
         epistemic: (N, D) variance of the draws' means. NaN for one draw, which has no spread.
         aleatoric: (N, D) mean of the draws' variances; 0 without a likelihood.
         draws_used: (N,) how many draws each row used.
@@ -187,9 +194,9 @@ class Prediction:
             return score
         if self._scores is not None and torch.equal(self._scores.targets, y):
             return self._scores.log_prob
-        if isinstance(likelihood, Categorical):
-            # The mean over draws of p(y | f_t) is the mean probability itself: take it as the logits.
-            return likelihood.log_prob(self.mean.log(), y)
+        if isinstance(likelihood, Categorical | Bernoulli):
+            # The mean over draws of p(y | f_t) is the mean probability itself: make a logit of it.
+            return likelihood.log_prob(likelihood.output_of(self.class_probs.log()), y)
         raise ValueError(self._not_kept("log_prob"))
 
     def joint_log_prob(self, y: Tensor) -> Tensor:
@@ -274,26 +281,42 @@ class Prediction:
 
     @property
     def probs(self) -> Tensor:
-        """(N, K, ...) class probabilities, averaged over draws."""
+        """Class probabilities, averaged over draws and laid out as the outputs are.
+
+        (N, K, ...) of a `Categorical`, or (N, ..., K) if its class axis is the last; of a `Bernoulli`, the
+        probability that y = 1 for every output, (N, ...).
+        """
         self._class_statistics("probs")
         return self.mean
 
     @property
     def class_axis(self) -> int:
-        """The axis of `probs` that holds the classes."""
+        """The axis of `probs` that holds the classes; a `Bernoulli` has none."""
         self._class_statistics("class_axis")
-        assert isinstance(self.likelihood, ClassLikelihood)
-        return self.likelihood.class_axis % self.mean.dim()
+        if not isinstance(self.likelihood, SoftmaxLikelihood):
+            kind = type(self.likelihood).__name__
+            raise AttributeError(
+                f"Prediction.class_axis: a {kind} has no class axis; `class_probs` has its classes last."
+            )
+        return self.likelihood.axis_in(self.mean.shape)
+
+    @property
+    def class_probs(self) -> Tensor:
+        """(N, ..., K) probabilities with the classes on the last axis; of a `Bernoulli`, those of 0 and 1."""
+        complement = self._class_statistics("class_probs").complement
+        if complement is not None:
+            return torch.stack((complement, self.mean), -1)
+        return self.mean.movedim(self.class_axis, -1)
 
     @property
     def label(self) -> Tensor:
-        """(N, ...) the most probable class."""
-        return self.probs.argmax(self.class_axis)
+        """(N, ...) the most probable class; 0 or 1 for every output of a `Bernoulli`."""
+        return self.class_probs.argmax(-1)
 
     @property
     def entropy(self) -> Tensor:
-        """(N, ...) entropy of `probs`: total uncertainty, in nats."""
-        return entropy(self.probs, self.class_axis)
+        """(N, ...) entropy of the averaged probabilities: total uncertainty, in nats."""
+        return entropy(self.class_probs)
 
     @property
     def expected_entropy(self) -> Tensor:
@@ -317,7 +340,8 @@ class Prediction:
     def _class_statistics(self, name: str) -> ClassStatistics:
         if self._classes is None:
             raise AttributeError(
-                f"Prediction.{name} is for classes; call predict(..., likelihood=Categorical()) to have it."
+                f"Prediction.{name} is for classes; call predict(..., likelihood=Categorical()) to have it, "
+                "or Bernoulli()."
             )
         return self._classes
 
