@@ -28,5 +28,5 @@ def test_a_value_that_is_not_finite_is_counted_and_placed() -> None:
 
 
 def test_a_missing_package_names_its_extra() -> None:
-    with pytest.raises(MissingExtra, match=r"plot\(\) needs nowhere_to_be_found.*bayesdrop\[plot\]"):
+    with pytest.raises(MissingExtra, match=r"plot\(\) needs nowhere_to_be_found.*pip install '\.\[plot\]'"):
         require("nowhere_to_be_found.part", extra="plot", owner="plot()")

@@ -51,6 +51,15 @@ class Diverged(RuntimeError):
 class MissingExtra(ImportError):
     """An optional dependency is needed and not installed."""
 
+    @classmethod
+    def of(cls, owner: str, module: str, extra: str) -> MissingExtra:
+        """Who needs which module, and the extra that brings it."""
+        package = module.partition(".")[0]
+        return cls(
+            f"{owner} needs {package}, which is not installed and comes with the extra {extra!r}. "
+            f"Run, in a clone of bayesdrop: pip install '.[{extra}]'"
+        )
+
 
 def must(owner: str, argument: str, requirement: str, got: Any, hint: str = "") -> str:
     """Owner, argument, what it must be, what it was, and what to do.
@@ -191,7 +200,4 @@ def require(module: str, *, extra: str, owner: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
-        raise MissingExtra(
-            f"{owner} needs {package}, which is not installed. Run: pip install 'bayesdrop[{extra}]'"
-        ) from error
+        raise MissingExtra.of(owner, module, extra) from error
