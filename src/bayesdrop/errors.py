@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 __all__ = [
+    "LARGEST_WIDTH",
     "Diverged",
     "MissingExtra",
     "NoRandomness",
+    "is_one_of",
+    "layer_widths",
     "must",
     "must_be_finite",
     "must_be_flag",
     "must_be_module",
     "must_be_tensor",
     "real_number",
+    "real_numbers",
     "require",
     "whole_number",
     "whole_seed",
 ]
 
+#: the largest number of units of a layer: more is a mistake, and no memory holds its weights
+LARGEST_WIDTH = 10**8
+#: the largest int that torch and NumPy hold
+_LARGEST_INT = 2**63 - 1
 #: the largest seed: any function of ours may add a few bits of its own and stay within 64
-_LARGEST_SEED = 2**63 - 1
+_LARGEST_SEED = _LARGEST_INT
 
 
 class NoRandomness(ValueError):
@@ -109,7 +119,9 @@ def whole_number(
     >>> whole_number("predict", "num_draws", 100, at_least=1)
     100
     """
-    if _is_whole(value) and (at_least is None or value >= at_least) and (at_most is None or value <= at_most):
+    low = -_LARGEST_INT if at_least is None else at_least
+    high = _LARGEST_INT if at_most is None else at_most
+    if _is_whole(value) and low <= value <= high:
         return int(value)
     if at_least is not None and at_most is not None:
         want = f"an int from {at_least} to {at_most}"
@@ -170,6 +182,40 @@ def real_number(
         if math.isfinite(found) and above < found < below and at_least <= found <= at_most:
             return found
     raise ValueError(must(owner, argument, requirement, value, hint))
+
+
+def real_numbers(owner: str, argument: str, value: Any, requirement: str) -> Tensor:
+    """The value, one number or some of them, as a tensor of doubles; raise unless it holds real numbers."""
+    if isinstance(value, Tensor) and not value.is_complex() and value.dtype != torch.bool:
+        return value.detach().to(torch.float64)
+    if isinstance(value, Real | Sequence | np.ndarray) and not isinstance(value, bool | str | bytes):
+        try:
+            found = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError):  # rows of unequal length, tensors among lists
+            found = np.asarray(None)
+        if found.dtype.kind in "iuf":
+            return torch.from_numpy(found.astype(np.float64))
+    raise TypeError(must(owner, argument, requirement, value))
+
+
+def layer_widths(owner: str, hidden: Any, argument: str = "hidden") -> tuple[int, ...]:
+    """Widths of hidden layers; one int is one layer.
+
+    >>> layer_widths("mlp", 64)
+    (64,)
+    """
+    if _is_whole(hidden):
+        hidden = (hidden,)
+    good = isinstance(hidden, Sequence | np.ndarray) and not isinstance(hidden, str | bytes)
+    if not good or not all(_is_whole(width) and 1 <= width <= LARGEST_WIDTH for width in hidden):
+        want = "the widths of hidden layers, positive ints, as (64, 64)"
+        raise ValueError(must(owner, argument, want, hidden))
+    return tuple(int(width) for width in hidden)
+
+
+def is_one_of(value: Any, options: Iterable[Any]) -> bool:
+    """Whether it is one of some words, or None where that is among them; arrays, which have no truth, are not."""
+    return any(value is option or (isinstance(value, str) and value == option) for option in options)
 
 
 def must_be_flag(owner: str, **flags: Any) -> None:

@@ -13,7 +13,15 @@ from torch import Tensor
 from bayesdrop.calibration.rank import check_level, conformal_quantile
 from bayesdrop.calibration.saved import Calibrator
 from bayesdrop.calibration.targets import check_classes, check_labels
-from bayesdrop.errors import must, must_be_flag, must_be_tensor, real_number, whole_number, whole_seed
+from bayesdrop.errors import (
+    is_one_of,
+    must,
+    must_be_flag,
+    must_be_tensor,
+    real_number,
+    whole_number,
+    whole_seed,
+)
 from bayesdrop.predict import Prediction
 
 __all__ = ["ConformalClassifier", "PredictionSets"]
@@ -110,7 +118,7 @@ class ConformalClassifier(Calibrator):
     ) -> None:
         owner = "ConformalClassifier"
         check_level(owner, level)
-        if score not in get_args(Score):
+        if not is_one_of(score, get_args(Score)):
             raise ValueError(must(owner, "score", f"one of {', '.join(get_args(Score))}", score))
         must_be_flag(owner, randomized=randomized, per_class=per_class, never_empty=never_empty)
         self.level = float(level)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bayesdrop.calibration.saved import Calibrator
 from bayesdrop.calibration.targets import check_classes, check_labels
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.likelihoods import ClassLikelihood
 from bayesdrop.predict import Prediction
 
@@ -52,7 +52,7 @@ class TemperatureScaling(Calibrator):
     """
 
     def __init__(self, over: Literal["draws", "mean"] = "draws") -> None:
-        if over not in ("draws", "mean"):
+        if not is_one_of(over, ("draws", "mean")):
             raise ValueError(must("TemperatureScaling", "over", "'draws' or 'mean'", over))
         self.over: Literal["draws", "mean"] = over
         self._temperature: float | None = None

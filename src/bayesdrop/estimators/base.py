@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.estimators.files import read_estimator, write_estimator
 from bayesdrop.predict import Prediction
 from bayesdrop.stacked.encode import Array
@@ -122,7 +122,7 @@ class DropoutEstimator(BaseEstimator):
         """
         made = preset_recipe(self.preset, rows, columns, **self._preset_options())
         candidates = _distinct([self._changed(candidate) for candidate in made.candidates])
-        if self.search not in ("preset", "none", "grid", "bayes"):
+        if not is_one_of(self.search, ("preset", "none", "grid", "bayes")):
             want = "'preset', 'none', 'grid' or 'bayes'"
             raise ValueError(must(self._owner, "search", want, self.search))
         if self.search == "grid":

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.estimators.base import DropoutEstimator, as_numbers
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.settings import NoiseModel
@@ -205,7 +205,9 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         return as_numbers(self.mixture_.log_prob(x, target))
 
     def _noise(self) -> NoiseModel | None:
-        if self.noise is not None and self.noise not in ("fixed", "map", "learned", "heteroscedastic"):
+        if self.noise is not None and not is_one_of(
+            self.noise, ("fixed", "map", "learned", "heteroscedastic")
+        ):
             want = "'fixed', 'map', 'learned' or 'heteroscedastic'"
             raise ValueError(must(self._owner, "noise", want, self.noise))
         return self.noise

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.linear.logistic import LaplacePosterior, LogisticObjective, fit_logistic
 from bayesdrop.linear.margin import all_masks, expected_sigmoid
 from bayesdrop.linear.rates import Criterion, Solver, drop_rates, prior_precision
@@ -90,9 +90,9 @@ class BayesianDropoutClassifier(ClassifierMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
-        if self.method not in ("sign", "logistic"):
+        if not is_one_of(self.method, ("sign", "logistic")):
             raise ValueError(must(_OWNER, "method", "'sign' or 'logistic'", self.method))
-        if self.expectation not in ("gaussian", "enumerate"):
+        if not is_one_of(self.expectation, ("gaussian", "enumerate")):
             raise ValueError(must(_OWNER, "expectation", "'gaussian' or 'enumerate'", self.expectation))
         weights = None
         if sample_weight is not None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.linear.rows import Array
 
 __all__ = ["Criterion", "Solver", "chosen_solver", "criterion_of", "drop_rates", "prior_precision"]
@@ -75,7 +75,7 @@ def chosen_solver(solver: Any, shape: tuple[int, int], sparse: bool, penalised: 
         penalised: whether D > 0 for all features, without which there is no dual form.
         owner: whom an error names.
     """
-    if solver not in get_args(Solver):
+    if not is_one_of(solver, get_args(Solver)):
         raise ValueError(must(owner, "solver", f"one of {', '.join(get_args(Solver))}", solver))
     if solver != "auto":
         return str(solver)

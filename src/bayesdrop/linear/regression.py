@@ -9,7 +9,7 @@ import scipy.stats
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.linear.posterior import LowRankCovariance, Posterior, PosteriorDraws, Predictive
 from bayesdrop.linear.problem import Problem
 from bayesdrop.linear.rates import Criterion, Solver, criterion_of, drop_rates, prior_precision
@@ -188,7 +188,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
                 first axis M.
         """
         check_is_fitted(self)
-        if kind not in ("full", "diagonal", "low-rank"):
+        if not is_one_of(kind, ("full", "diagonal", "low-rank")):
             raise ValueError(must(f"{_OWNER}.covariance", "kind", "'full', 'diagonal' or 'low-rank'", kind))
         posterior: Posterior = self.posterior_
         return posterior.covariance(kind, one_target=self._one)
@@ -274,7 +274,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
 
     def _checked(self, X: Any, predictive: str) -> Any:
         check_is_fitted(self)
-        if predictive not in ("scaled", "dropped", "undropped"):
+        if not is_one_of(predictive, ("scaled", "dropped", "undropped")):
             requirement = "'scaled', 'dropped' or 'undropped'"
             raise ValueError(must(f"{_OWNER}.predict", "predictive", requirement, predictive))
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)

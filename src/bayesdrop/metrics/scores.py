@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite
+from bayesdrop.errors import is_one_of, must, must_be_finite
 from bayesdrop.metrics.targets import has_classes, must_be_prediction
 from bayesdrop.predict import Prediction
 
@@ -37,7 +37,7 @@ def uncertainty(prediction: Prediction, score: Score | None = None, *, owner: st
     classes = has_classes(prediction)
     allowed: tuple[str, ...] = get_args(ClassScore) if classes else get_args(NumberScore)
     chosen = allowed[0] if score is None else score
-    if chosen not in allowed:
+    if not is_one_of(chosen, allowed):
         kind = "classes" if classes else "numbers"
         raise ValueError(must(owner, "score", f"one of {', '.join(allowed)} for {kind}", score))
     if chosen in _NEED_TWO_DRAWS and prediction.num_draws < 2:

@@ -11,7 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite
+from bayesdrop.errors import (
+    must,
+    must_be_finite,
+    must_be_flag,
+    must_be_tensor,
+    real_number,
+    real_numbers,
+    whole_number,
+    whole_seed,
+)
 from bayesdrop.functional import entropy
 from bayesdrop.likelihoods import (
     Bernoulli,
@@ -79,6 +88,12 @@ class Prediction:
         >>> Prediction.from_draws(torch.tensor([[[1.0]], [[3.0]]])).mean
         tensor([[2.]])
         """
+        must_be_tensor("Prediction", "draws", draws)
+        if likelihood is not None and not isinstance(likelihood, Likelihood):
+            raise TypeError(
+                must("Prediction", "likelihood", "a Likelihood, as Categorical(), or None", likelihood)
+            )
+        must_be_flag("Prediction", shared=shared)
         if draws.dim() < 2 or draws.shape[0] < 1 or draws.shape[1] < 1:
             raise ValueError(
                 must("Prediction", "draws", "(T, N, ...) with T and N at least 1", tuple(draws.shape))
@@ -233,8 +248,8 @@ class Prediction:
 
         Returns: (N, D), or (len(q), N, D).
         """
-        levels = torch.as_tensor(q, dtype=torch.float64)
-        if levels.dim() > 1 or not bool(((levels > 0) & (levels < 1)).all()):
+        levels = real_numbers("Prediction.quantile", "q", q, "in (0, 1)")
+        if levels.dim() > 1 or not levels.numel() or not bool(((levels > 0) & (levels < 1)).all()):
             raise ValueError(must("Prediction.quantile", "q", "in (0, 1)", q))
         likelihood = self.likelihood
         if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
@@ -252,8 +267,7 @@ class Prediction:
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Lower and upper end of the central interval that holds `level` of the probability, each (N, D)."""
-        if not 0 < level < 1:
-            raise ValueError(must("Prediction.interval", "level", "in (0, 1)", level))
+        level = real_number("Prediction.interval", "level", level, "in (0, 1)", above=0, below=1)
         lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return lower, upper
 
@@ -264,9 +278,8 @@ class Prediction:
             n: how many.
             seed: of the choice of functions and of the noise.
         """
-        if n < 1:
-            raise ValueError(must("Prediction.sample", "n", "at least 1", n))
-        generator = torch.Generator().manual_seed(seed)
+        n = whole_number("Prediction.sample", "n", n, at_least=1)
+        generator = torch.Generator().manual_seed(whole_seed("Prediction.sample", seed))
         if self.is_analytic:
             normal = torch.randn((n, *self.mean.shape), generator=generator, dtype=self.mean.dtype)
             return self.mean + self.std * normal
@@ -350,6 +363,7 @@ class Prediction:
             raise ValueError(
                 f"Prediction.{name} needs a likelihood; call predict(..., likelihood=Gaussian(0.1))."
             )
+        must_be_tensor(f"Prediction.{name}", "y", y)
         must_be_finite(f"Prediction.{name}", "y", y)
         if y.dim() < 1 or y.shape[0] != len(self):
             raise ValueError(must(f"Prediction.{name}", "y", f"{len(self)} rows", tuple(y.shape)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 
 __all__ = ["Activation", "FirstWeights", "Method", "NoiseModel", "Schedule", "Settings"]
 
@@ -86,7 +86,7 @@ class Settings:
         if isinstance(self.p, Sequence):
             object.__setattr__(self, "p", tuple(float(rate) for rate in self.p))
         for name, options in _CHOICES.items():
-            if getattr(self, name) not in options:
+            if not is_one_of(getattr(self, name), options):
                 raise ValueError(must("Settings", name, _listed(options), getattr(self, name)))
         if not all(isinstance(w, int) and not isinstance(w, bool) and w >= 1 for w in self.hidden):
             raise ValueError(must("Settings", "hidden", "positive ints", self.hidden))
