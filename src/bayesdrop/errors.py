@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,7 @@ __all__ = [
     "real_number",
     "real_numbers",
     "require",
+    "told_by",
     "whole_number",
     "whole_seed",
 ]
@@ -214,14 +216,27 @@ def layer_widths(owner: str, hidden: Any, argument: str = "hidden") -> tuple[int
 
 
 def is_one_of(value: Any, options: Iterable[Any]) -> bool:
-    """Whether it is one of some words, or None where that is among them; arrays, which have no truth, are not."""
+    """Whether it is one of some words, or None where that is one of them; of an array this asks no truth."""
     return any(value is option or (isinstance(value, str) and value == option) for option in options)
+
+
+@contextmanager
+def told_by(owner: str, *arguments: str) -> Iterator[None]:
+    """Errors of other libraries about some arguments, in whose name they are told."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if str(error).startswith(owner):
+            raise
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        names = " and ".join(f"`{name}`" for name in arguments)
+        raise kind(f"{owner}: {names} cannot be used. {error}") from error
 
 
 def must_be_flag(owner: str, **flags: Any) -> None:
     """Raise unless every one is True or False: a string, which is always true, is not."""
     for argument, value in flags.items():
-        if not isinstance(value, bool):
+        if not isinstance(value, bool | np.bool_):
             raise TypeError(must(owner, argument, "True or False", value))
 
 

@@ -107,6 +107,16 @@ def nothing(value: Any) -> bool:
     return False
 
 
+def function(value: Any) -> bool:
+    """Something to call; what it does when it is called is the caller's affair."""
+    return callable(value)
+
+
+def arithmetic(value: Any) -> bool:
+    """A tensor that is computed with as it is: NaN that goes in comes out."""
+    return True
+
+
 rate = real(0, 1)
 inner_rate = real(0, 1, closed=False)
 positive = real(0, closed=False)
@@ -195,6 +205,7 @@ class Call:
     good: Callable[[], dict[str, Any]]  #: arguments by name, made anew
     kinds: Mapping[str, Kind]  #: the arguments that are made wrong
     infinite: bool = False  #: whether infinity is an answer
+    unknown: bool = False  #: whether NaN is one, as documented
 
 
 def _linear() -> nn.Linear:
@@ -274,9 +285,9 @@ def _likelihoods() -> Iterator[Call]:
         ("Multinomial", bd.Multinomial(), torch.zeros(4, 2), torch.ones(4, 2)),
     ):
         good = {"output": output, "y": y}
-        yield Call(name, likelihood.log_prob, lambda good=good: dict(good), {"output": anything, "y": anything})
-        yield Call(name, likelihood.sample, lambda good=good: {"output": good["output"]}, {"output": anything})
-        yield Call(name, likelihood.moments, lambda good=good: {"output": good["output"]}, {"output": anything})
+        yield Call(name, likelihood.log_prob, lambda good=good: dict(good), {"output": arithmetic, "y": arithmetic})
+        yield Call(name, likelihood.sample, lambda good=good: {"output": good["output"]}, {"output": arithmetic})
+        yield Call(name, likelihood.moments, lambda good=good: {"output": good["output"]}, {"output": arithmetic})
     yield Call("Gaussian", bd.Gaussian, lambda: {"noise_std": 0.1, "noise": "map"},
                {"noise_std": several(real(0, closed=False, none=True)), "noise": choice("fixed", "learned", "map", None), "prior_shape": positive, "prior_rate": positive})
     yield Call("Gaussian.m_step", lambda **a: bd.Gaussian(noise="map").m_step(**a), lambda: {"squared_error": torch.tensor(1.0), "num_data": 5},
@@ -291,9 +302,9 @@ def _objectives() -> Iterator[Call]:
     yield Call("NegativeELBO", bd.NegativeELBO, lambda: {"likelihood": bd.Gaussian(), "num_data": 4},
                {"likelihood": lambda v: isinstance(v, bd.Likelihood), "num_data": count, "length_scale": real(0, closed=False, none=True),
                 "estimator": choice("disarm", "arm", "loo", "reinforce"), "num_passes": choice(None, 1, 2)})
-    yield Call("NegativeELBO|Gaussian", elbo, lambda: {"model": net(), "x": torch.ones(4, 3), "y": torch.ones(4, 2)}, {"model": nothing, "y": anything})
+    yield Call("NegativeELBO|Gaussian", elbo, lambda: {"model": net(), "x": torch.ones(4, 3), "y": torch.ones(4, 2)}, {"model": nothing, "y": arithmetic})
     yield Call("arm_loss", bd.arm_loss, lambda: {"model": net(), "loss_per_example": lambda m: m(torch.ones(4, 3)).sum(1)},
-               {"model": nothing, "loss_per_example": nothing, "estimator": choice("disarm", "arm", "loo", "reinforce"), "num_passes": choice(None, 1, 2)})
+               {"model": lambda v: type(v) is nn.Tanh, "loss_per_example": function, "estimator": choice("disarm", "arm", "loo", "reinforce"), "num_passes": choice(None, 1, 2)})
     options: dict[str, Kind] = {"p": rate, "length_scale": positive, "num_data": count, "loss_weight": positive}
     good = {"p": 0.1, "length_scale": 0.1, "num_data": 10}
     yield Call("precision_from_weight_decay", bd.precision_from_weight_decay, lambda: {"weight_decay": 0.1, **good}, options | {"weight_decay": positive})
@@ -303,7 +314,7 @@ def _objectives() -> Iterator[Call]:
 def _predictions() -> Iterator[Call]:
     prediction = _numbers()
     yield Call("Prediction", bd.Prediction.from_draws, lambda: {"draws": torch.randn(5, 6, 2), "likelihood": bd.Gaussian(0.1)},
-               {"draws": anything, "likelihood": lambda v: v is None or isinstance(v, bd.Likelihood), "shared": flag})
+               {"draws": arithmetic, "likelihood": lambda v: v is None or isinstance(v, bd.Likelihood), "shared": flag})
     yield Call("Prediction.quantile", prediction.quantile, lambda: {"q": 0.5}, {"q": several(inner_rate)})
     yield Call("Prediction.interval", prediction.interval, dict, {"level": inner_rate})
     yield Call("Prediction.sample", prediction.sample, lambda: {"n": 2}, {"n": whole(1, 1000), "seed": seed})
@@ -325,7 +336,7 @@ def _metrics() -> Iterator[Call]:
             kinds["weighted"] = flag
         yield Call(name, getattr(m, name), lambda: {"prediction": _answers(), "y": torch.zeros(6, 2)}, kinds)
     for name in ("rmse", "crps", "mean_log_likelihood", "joint_log_likelihood"):
-        yield Call(f"{name}|Gaussian", getattr(m, name), lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)}, {"prediction": prediction, "y": anything})
+        yield Call(f"{name}|Gaussian|Prediction.log_prob", getattr(m, name), lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)}, {"prediction": prediction, "y": anything})
     for name in ("interval_coverage", "interval_width"):
         good = {"prediction": _numbers()} | ({"y": torch.zeros(6, 2)} if name == "interval_coverage" else {})
         yield Call(f"{name}|Prediction.interval", getattr(m, name), lambda good=good: dict(good), dict.fromkeys(good, anything) | {"prediction": prediction, "level": inner_rate})
@@ -341,7 +352,7 @@ def _metrics() -> Iterator[Call]:
     for name in ("predictive_entropy", "expected_entropy", "mutual_information", "variation_ratio"):
         yield Call(name, getattr(m, name), lambda: {"prediction": _classes()}, {"prediction": prediction})
     yield Call("pavpu", m.pavpu, lambda: {"prediction": _classes(), "y": _LABELS},
-               {"prediction": prediction, "y": anything, "threshold": real(none=True), "num_thresholds": whole(2, 10**6), "patch": whole(1, 2), "entropy_range": anything, **ignored})
+               {"prediction": prediction, "y": anything, "threshold": real(none=True), "num_thresholds": whole(2, 10**6), "patch": whole(1, 2), "entropy_range": anything, **ignored}, unknown=True)
     yield Call("uncertainty", m.uncertainty, lambda: {"prediction": _numbers()}, {"prediction": prediction, "score": choice("std", "epistemic", "aleatoric", None)})
     for name in ("calibration_curve", "regression_calibration_error"):
         yield Call(name, getattr(m, name), lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)}, {"prediction": prediction, "y": anything, "levels": anything})
@@ -408,20 +419,20 @@ def _linear_models() -> Iterator[Call]:
     yield Call("DropPerturbation", lin.DropPerturbation, lambda: {"f": 0.5}, {"f": several(rate)})
     rule = {"log_prior": lambda w: -w.square().sum(), "log_likelihood": lambda w: w.sum(), "perturb": lin.DropPerturbation(0.5)}
     yield Call("dropout_log_posterior", lambda **k: lin.dropout_log_posterior(**k)(torch.ones(2)), lambda: dict(rule),
-               {"log_prior": nothing, "log_likelihood": nothing, "perturb": nothing, "num_draws": whole(1, 10**6, none=True), "seed": seed})
+               {"log_prior": function, "log_likelihood": function, "perturb": function, "num_draws": whole(1, 10**6, none=True), "seed": seed})
 
 
 def _networks() -> Iterator[Call]:
     yield Call("mlp|BernoulliDropout", bd.models.mlp, lambda: {"in_features": 3, "hidden": (4,), "out_features": 2},
-               {"in_features": whole(1, 10**4), "hidden": several(whole(1, 10**4)), "out_features": whole(1, 10**4), "p": several(rate), "input_p": several(real(0, 1, none=True)), "activation": nothing, "layer": nothing})
-    yield Call("lenet", bd.models.lenet, dict, {"num_classes": whole(1, 10**4), "p": rate, "where": choice("last", "all"), "layer": lambda v: v is None})
+               {"in_features": whole(1, 10**4), "hidden": several(whole(1, 10**4)), "out_features": whole(1, 10**4), "p": several(rate), "input_p": several(real(0, 1, none=True)), "activation": function, "layer": function})
+    yield Call("lenet", bd.models.lenet, dict, {"num_classes": whole(1, 10**4), "p": rate, "where": choice("last", "all"), "layer": lambda v: v is None or function(v)})
 
     def process(x: Any = None, y: Any = None, **options: Any) -> Any:
         kernel = bd.gp.NetworkKernel(**{"nonlinearity": "relu"} | options)
         return kernel(torch.ones(3, 2) if x is None else x, y)
 
     yield Call("NetworkKernel|second_moment|activation", process, dict,
-               {"x": anything, "y": anything, "nonlinearity": choice("relu", "step", "erf", "cosine", "tanh"), "length_scale": several(positive), "bias_std": real(0), "variance": positive, "depth": whole(1, 100)})
+               {"x": anything, "y": anything, "nonlinearity": function, "length_scale": several(positive), "bias_std": real(0), "variance": positive, "depth": whole(1, 100)})
     yield Call("GaussianProcess", lambda precision: bd.gp.GaussianProcess(bd.gp.NetworkKernel("relu"), precision).log_evidence(torch.eye(3), torch.ones(3, 1)),
                lambda: {"precision": 2.0}, {"precision": positive})
 
@@ -515,18 +526,25 @@ def judge(call: Call, argument: str, value: Any) -> tuple[str, str]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = call.run(**arguments)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, FileNotFoundError) as error:
         said = str(error)
         owned = re.match(rf"({'|'.join(map(re.escape, call.owner.split('|')))})\b", said)
-        named = re.search(rf"\b{argument}\b", said)
+        # Of two that do not fit each other, either may be named.
+        named = any(re.search(rf"\b{name}\b", said) for name in arguments) or isinstance(error, OSError)
+        if call.kinds[argument] is function and callable(value):
+            return "refused", "the caller's own function failed"
         told = f"{type(error).__name__}: {said}"
         return ("refused" if owned and named else "wrong"), told
     except Exception as error:  # any other error is a finding
+        if call.kinds[argument] is function and callable(value):
+            return "refused", "the caller's own function failed"
         return "wrong", f"{type(error).__name__}: {error}"
     if not call.kinds[argument](value):
         return "wrong", f"accepted: {_shown(result)}"
+    if call.kinds[argument] is arithmetic and any(not np.isfinite(part).all() for part in _numbers_in(value)):
+        return "right", "NaN or infinity in, and out"
     for numbers in _numbers_in(result):
-        if np.isnan(numbers).any() or (not call.infinite and not np.isfinite(numbers).all()):
+        if (np.isnan(numbers).any() and not call.unknown) or (np.isinf(numbers).any() and not call.infinite):
             return "wrong", f"not finite: {_shown(result)}"
     return "right", f"{_shown(result)}"
 

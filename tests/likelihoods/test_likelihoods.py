@@ -149,7 +149,7 @@ def test_bad_options_are_refused() -> None:
             Gaussian(bad)
     with pytest.raises(ValueError, match="`noise` must be 'fixed', 'learned' or 'map'"):
         Gaussian(noise="fitted")
-    with pytest.raises(ValueError, match="`prior_shape, prior_rate` must be positive"):
+    with pytest.raises(ValueError, match="`prior_rate` must be a positive number"):
         Gaussian(noise="map", prior_rate=0.0)
     with pytest.raises(ValueError, match="`class_axis` must be an axis other than 0"):
         Categorical(class_axis=0)

@@ -37,7 +37,7 @@ Y = X @ [1.0, -1.0, 0.5]
         ({"solver": "dual", "f": 0.0, "lambda0": 0.0}, "`lambda0` must be above 0 where f is 0"),
         ({"tol": 0.0}, "`tol` must be a positive number"),
         ({"a0": -1.0}, "`a0` must be a number of at least 0"),
-        ({"max_iter": 0}, "`max_iter` must be a positive int or None"),
+        ({"max_iter": 0}, "`max_iter` must be a positive int"),
     ],
 )
 def test_a_bad_option_is_named(options: dict[str, Any], message: str) -> None:

@@ -180,7 +180,7 @@ def test_bad_input_is_refused() -> None:
             NegativeELBO(Gaussian(1.0), num_data=bad)
     with pytest.raises(TypeError, match="`likelihood` must be a Likelihood"):
         NegativeELBO(nn.MSELoss(), num_data=1)
-    with pytest.raises(ValueError, match="`length_scale` must be a positive number or None"):
+    with pytest.raises(ValueError, match="`length_scale` must be a positive number"):
         NegativeELBO(Gaussian(1.0), num_data=1, length_scale=0.0)
     with pytest.raises(ValueError, match="`model` must be a model with stochastic layers"):
         NegativeELBO(Gaussian(1.0), num_data=1)(nn.Linear(1, 1), torch.zeros(2, 1), torch.zeros(2, 1))

@@ -249,7 +249,7 @@ def test_what_does_not_fit_the_likelihood_is_refused() -> None:
             raw.quantile(bad)
     with pytest.raises(ValueError, match=r"`level` must be in \(0, 1\)"):
         raw.interval(95)
-    with pytest.raises(ValueError, match="`n` must be at least 1"):
+    with pytest.raises(ValueError, match="`n` must be a positive int"):
         raw.sample(0)
     with pytest.raises(ValueError, match=r"`y` must be 3 rows; got \(4,\)"):
         classes.log_prob(torch.zeros(4, dtype=torch.long))

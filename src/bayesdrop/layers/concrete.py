@@ -102,9 +102,9 @@ class ConcreteDropout(LearnedRateLayer):
             prior_on_bias=prior_on_bias,
         )
         hint = "Use masks='hard' or 'straight-through' for masks without a temperature in draws."
-        want = "a positive number, from 1e-3 to 1e3"
+        want = "a positive number, from 1e-6 to 1e6"
         temperature = real_number(
-            "ConcreteDropout", "temperature", temperature, want, at_least=1e-3, at_most=1e3, hint=hint
+            "ConcreteDropout", "temperature", temperature, want, at_least=1e-6, at_most=1e6, hint=hint
         )
         if not is_one_of(masks, ("relaxed", "hard", "straight-through")):
             want = "'relaxed', 'hard' or 'straight-through'"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from bayesdrop.errors import must, must_be_tensor
+from bayesdrop.errors import must, must_be_finite, must_be_tensor
 from bayesdrop.likelihoods.base import ClassLikelihood
 
 __all__ = ["Bernoulli"]
@@ -62,4 +62,5 @@ class Bernoulli(ClassLikelihood):
     def sample(self, output: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """0 or 1 for every output. Shape (N, ...), as the output."""
         probs = self.class_log_probs(output)[..., 1].exp()
+        must_be_finite("Bernoulli", "output", probs)
         return torch.bernoulli(probs.cpu(), generator=generator).long().to(output.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_flag, must_be_tensor
+from bayesdrop.errors import must, must_be_finite, must_be_flag, must_be_tensor, whole_number
 from bayesdrop.likelihoods.base import ClassLikelihood
 
 __all__ = ["Categorical", "Multinomial", "SoftmaxLikelihood"]
@@ -22,10 +22,12 @@ class SoftmaxLikelihood(ClassLikelihood):
 
     def __init__(self, *, class_axis: int | None = None) -> None:
         super().__init__()
-        whole = isinstance(class_axis, int) and not isinstance(class_axis, bool)
-        if class_axis is not None and (not whole or class_axis == 0):
+        owner = type(self).__name__
+        if class_axis is not None:
+            class_axis = whole_number(owner, "class_axis", class_axis, at_least=-64, at_most=64)
+        if class_axis == 0:
             want = "an axis other than 0, as 1 or -1, or None"
-            raise ValueError(must(type(self).__name__, "class_axis", want, class_axis))
+            raise ValueError(must(owner, "class_axis", want, class_axis))
         self.class_axis = class_axis
 
     def extra_repr(self) -> str:
@@ -92,7 +94,9 @@ class Categorical(SoftmaxLikelihood):
 
     def sample(self, output: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One label for every output. Shape (N, ...)."""
-        return _sampled(self.class_log_probs(output).exp(), generator).to(output.device)
+        probs = self.class_log_probs(output).exp()
+        must_be_finite(type(self).__name__, "output's softmax", probs)
+        return _sampled(probs, generator).to(output.device)
 
     def _check_labels(self, log_probs: Tensor, y: Tensor) -> None:
         classes = log_probs.shape[-1]
@@ -133,7 +137,8 @@ class Multinomial(SoftmaxLikelihood):
             raise ValueError(
                 must("Multinomial", "y", f"counts of shape {tuple(output.shape)}", tuple(y.shape))
             )
-        if not bool((y >= 0).all()):
+        must_be_finite("Multinomial", "y", y)
+        if bool((y < 0).any()):
             raise ValueError(must("Multinomial", "y", "counts of at least 0", float(y.min())))
         counts = y.to(log_probs.dtype).movedim(self.axis_in(output.shape), -1)
         value = (counts * log_probs).sum(-1)
@@ -143,7 +148,9 @@ class Multinomial(SoftmaxLikelihood):
 
     def sample(self, output: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One trial for every row: the class that was drawn. Shape (N, ...)."""
-        return _sampled(self.class_log_probs(output).exp(), generator).to(output.device)
+        probs = self.class_log_probs(output).exp()
+        must_be_finite(type(self).__name__, "output's softmax", probs)
+        return _sampled(probs, generator).to(output.device)
 
 
 def _sampled(probs: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -50,7 +50,8 @@ def mlp(
         if not callable(made) or isinstance(made, nn.Module):
             raise TypeError(must("mlp", name, "a function or a class that makes modules", made))
     if input_p is not None:
-        input_p = real_number("mlp", "input_p", input_p, "in [0, 1), or None", at_least=0, below=1)
+        want = "in [0, 1), and below 1 in single precision, or None"
+        input_p = real_number("mlp", "input_p", input_p, want, at_least=0, at_most=1 - 1e-7)
     parts: list[nn.Module] = []
     for index, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
         rate = p if index or input_p is None else input_p

@@ -69,6 +69,8 @@ class NegativeELBO(nn.Module):
         num_passes: int | None = None,
     ) -> None:
         super().__init__()
+        # A module given for a number would be taken in as a part, past the check of the property.
+        num_data = _checked_num_data(num_data)
         if not isinstance(likelihood, Likelihood):
             raise TypeError(must("NegativeELBO", "likelihood", "a Likelihood, as Gaussian()", likelihood))
         if length_scale is not None:
@@ -86,8 +88,7 @@ class NegativeELBO(nn.Module):
 
     @num_data.setter
     def num_data(self, value: int) -> None:
-        hint = "Pass len(train_set), not the batch size."
-        self._num_data = whole_number("NegativeELBO", "num_data", value, at_least=1, hint=hint)
+        self._num_data = _checked_num_data(value)
 
     def extra_repr(self) -> str:
         """The size of the data, for `print`."""
@@ -146,3 +147,8 @@ class NegativeELBO(nn.Module):
                     error += square.reshape(-1, noise.shape[0]).sum(0) if noise.dim() else square.sum()
                 count += y.numel() // (noise.shape[0] if noise.dim() else 1)
         self.likelihood.m_step((error / num_draws).to(noise.dtype), count)
+
+
+def _checked_num_data(value: int) -> int:
+    hint = "Pass len(train_set), not the batch size."
+    return whole_number("NegativeELBO", "num_data", value, at_least=1, hint=hint)

@@ -33,6 +33,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(must("save", "model", "an nn.Module", model))
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(must("save", "path", "the path of a file", path))
     tensors, aliases = distinct_state(model)
     frozen = [name for name, t in tensors.items() if isinstance(t, nn.Parameter) and not t.requires_grad]
     header: dict[str, Any] = {"aliases": aliases, "frozen": frozen, "architecture": None, "reason": None}
@@ -53,6 +55,8 @@ def load(path: str | os.PathLike[str], into: nn.Module | None = None) -> nn.Modu
     """
     if into is not None and not isinstance(into, nn.Module):
         raise TypeError(must("load", "into", "an nn.Module or None", into))
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(must("load", "path", "the path of a file", path))
     tensors, header = read_tensors(path, kind=_KIND, owner="load")
     aliases, frozen = header.get("aliases", {}), header.get("frozen", [])
     known = isinstance(aliases, dict) and isinstance(frozen, list)
