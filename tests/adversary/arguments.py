@@ -42,7 +42,9 @@ def _number(value: Any) -> float | None:
         return None
     if isinstance(value, Tensor | np.ndarray):
         single = value.size if isinstance(value, np.ndarray) else value.numel()
-        return float(value) if single == 1 and not np.iscomplexobj(value) and value.dtype != torch.bool else None
+        return (
+            float(value) if single == 1 and not np.iscomplexobj(value) and value.dtype != torch.bool else None
+        )
     return float(value) if isinstance(value, int | float | np.number) else None
 
 
@@ -53,7 +55,12 @@ def real(low: float = -math.inf, high: float = math.inf, *, closed: bool = True,
         if value is None:
             return none
         number = _number(value)
-        return number is not None and math.isfinite(number) and (low <= number if closed else low < number) and number < high
+        return (
+            number is not None
+            and math.isfinite(number)
+            and (low <= number if closed else low < number)
+            and number < high
+        )
 
     return accepts
 
@@ -189,8 +196,6 @@ def _wrong() -> dict[str, Any]:
 
 
 WRONG = _wrong()
-#: no use trying on what takes no numbers but a file: they would be the names of files
-_NAMES = {"'abc'", "'0.1'"}
 
 
 # calls
@@ -206,25 +211,30 @@ class Call:
     kinds: Mapping[str, Kind]  #: the arguments that are made wrong
     infinite: bool = False  #: whether infinity is an answer
     unknown: bool = False  #: whether NaN is one, as documented
+    optional: bool = False  #: whether None stands for what is not given
 
 
 def _linear() -> nn.Linear:
     return nn.Linear(3, 2)
 
 
+def _normal(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
 @cache
 def _numbers() -> bd.Prediction:
-    return bd.Prediction.from_draws(torch.randn(5, 6, 2), bd.Gaussian(0.3))
+    return bd.Prediction.from_draws(_normal(5, 6, 2), bd.Gaussian(0.3))
 
 
 @cache
 def _classes() -> bd.Prediction:
-    return bd.Prediction.from_draws(torch.randn(5, 6, 3), bd.Categorical())
+    return bd.Prediction.from_draws(_normal(5, 6, 3), bd.Categorical())
 
 
 @cache
 def _answers() -> bd.Prediction:
-    return bd.Prediction.from_draws(torch.randn(5, 6, 2), bd.Bernoulli())
+    return bd.Prediction.from_draws(_normal(5, 6, 2), bd.Bernoulli())
 
 
 _LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
@@ -233,7 +243,12 @@ _Y = _X @ np.array([1.0, -1.0, 0.5]) + 0.1
 
 
 def _layers() -> Iterator[Call]:
-    common: dict[str, Kind] = {"layer": nothing, "p": several(rate), "length_scale": positive, "scale_by_fan_in": flag}
+    common: dict[str, Kind] = {
+        "layer": nothing,
+        "p": several(rate),
+        "length_scale": positive,
+        "scale_by_fan_in": flag,
+    }
     biased = common | {"bias_p": real(0, 1, none=True), "prior_on_bias": flag}
 
     def made(cls: Any) -> Callable[..., Any]:
@@ -252,23 +267,53 @@ def _layers() -> Iterator[Call]:
     ):
         good: dict[str, Any] = {"layer": _linear(), "p": 0.2}
         yield Call(cls.__name__, made(cls), lambda good=good: dict(good), kinds)
-    learned = {"layer": nothing, "p_init": several(inner_rate), "length_scale": positive, "scale_by_fan_in": flag, "per": choice("layer", "unit")}
+    learned = {
+        "layer": nothing,
+        "p_init": several(inner_rate),
+        "length_scale": positive,
+        "scale_by_fan_in": flag,
+        "per": choice("layer", "unit"),
+    }
     yield Call(
-        "ConcreteDropout", made(bd.ConcreteDropout), lambda: {"layer": _linear()},
+        "ConcreteDropout",
+        made(bd.ConcreteDropout),
+        lambda: {"layer": _linear()},
         learned | {"temperature": positive},
     )
     yield Call("LearnableDropout", _learnable, lambda: {"layer": _linear()}, learned)
     yield Call(
-        "VariationalGaussianDropout", made(bd.VariationalGaussianDropout), lambda: {"layer": _linear()},
-        {"layer": nothing, "p_init": inner_rate, "noise": choice("weights", "inputs"),
-         "per": choice("layer", "unit", "weight"), "capped": flag},
+        "VariationalGaussianDropout",
+        made(bd.VariationalGaussianDropout),
+        lambda: {"layer": _linear()},
+        {
+            "layer": nothing,
+            "p_init": inner_rate,
+            "noise": choice("weights", "inputs"),
+            "per": choice("layer", "unit", "weight"),
+            "capped": flag,
+        },
     )
     net = nn.Sequential(bd.ConcreteDropout(_linear()))
-    yield Call("total_kl|kl", bd.total_kl, lambda: {"model": net}, {"model": module, "length_scale": real(0, closed=False, none=True)})
+    yield Call(
+        "total_kl|kl",
+        bd.total_kl,
+        lambda: {"model": net},
+        {"model": module, "length_scale": real(0, closed=False, none=True)},
+    )
     yield Call("rates", bd.rates, lambda: {"model": net}, {"model": module})
-    yield Call("share_rates", bd.share_rates, lambda: {"model": nn.Sequential(bd.ConcreteDropout(_linear()))}, {"model": module, "p": real(0, 1, closed=False, none=True)})
+    yield Call(
+        "share_rates",
+        bd.share_rates,
+        lambda: {"model": nn.Sequential(bd.ConcreteDropout(_linear()))},
+        {"model": module, "p": real(0, 1, closed=False, none=True)},
+    )
     plain = lambda: nn.Sequential(_linear(), nn.Dropout(0.5), nn.Linear(2, 2))  # noqa: E731
-    yield Call("convert", bd.convert, lambda: {"model": plain(), "kind": "bernoulli"}, {"model": module, "kind": nothing, "p": several(real(0, 1, none=True))})
+    yield Call(
+        "convert",
+        bd.convert,
+        lambda: {"model": plain(), "kind": "bernoulli"},
+        {"model": module, "kind": nothing, "p": several(real(0, 1, none=True))},
+    )
 
 
 def _learnable(**arguments: Any) -> Any:
@@ -285,43 +330,120 @@ def _likelihoods() -> Iterator[Call]:
         ("Multinomial", bd.Multinomial(), torch.zeros(4, 2), torch.ones(4, 2)),
     ):
         good = {"output": output, "y": y}
-        yield Call(name, likelihood.log_prob, lambda good=good: dict(good), {"output": arithmetic, "y": arithmetic})
-        yield Call(name, likelihood.sample, lambda good=good: {"output": good["output"]}, {"output": arithmetic})
-        yield Call(name, likelihood.moments, lambda good=good: {"output": good["output"]}, {"output": arithmetic})
-    yield Call("Gaussian", bd.Gaussian, lambda: {"noise_std": 0.1, "noise": "map"},
-               {"noise_std": several(real(0, closed=False, none=True)), "noise": choice("fixed", "learned", "map", None), "prior_shape": positive, "prior_rate": positive})
-    yield Call("Gaussian.m_step", lambda **a: bd.Gaussian(noise="map").m_step(**a), lambda: {"squared_error": torch.tensor(1.0), "num_data": 5},
-               {"squared_error": anything, "num_data": whole(2)})
-    yield Call("Categorical", bd.Categorical, dict, {"class_axis": lambda v: v is None or (whole(-9)(v) and v != 0)})
-    yield Call("Multinomial", bd.Multinomial, dict, {"class_axis": lambda v: v is None or (whole(-9)(v) and v != 0), "coefficient": flag})
+        yield Call(
+            name, likelihood.log_prob, lambda good=good: dict(good), {"output": arithmetic, "y": arithmetic}
+        )
+        yield Call(
+            name, likelihood.sample, lambda good=good: {"output": good["output"]}, {"output": arithmetic}
+        )
+        yield Call(
+            name, likelihood.moments, lambda good=good: {"output": good["output"]}, {"output": arithmetic}
+        )
+    yield Call(
+        "Gaussian",
+        bd.Gaussian,
+        lambda: {"noise_std": 0.1, "noise": "map"},
+        {
+            "noise_std": several(real(0, closed=False, none=True)),
+            "noise": choice("fixed", "learned", "map", None),
+            "prior_shape": positive,
+            "prior_rate": positive,
+        },
+    )
+    yield Call(
+        "Gaussian.m_step",
+        lambda **a: bd.Gaussian(noise="map").m_step(**a),
+        lambda: {"squared_error": torch.tensor(1.0), "num_data": 5},
+        {"squared_error": anything, "num_data": whole(2)},
+    )
+    yield Call(
+        "Categorical", bd.Categorical, dict, {"class_axis": lambda v: v is None or (whole(-9)(v) and v != 0)}
+    )
+    yield Call(
+        "Multinomial",
+        bd.Multinomial,
+        dict,
+        {"class_axis": lambda v: v is None or (whole(-9)(v) and v != 0), "coefficient": flag},
+    )
 
 
 def _objectives() -> Iterator[Call]:
     net = lambda: nn.Sequential(bd.BernoulliDropout(_linear()))  # noqa: E731
     elbo = bd.NegativeELBO(bd.Gaussian(0.5), num_data=4)
-    yield Call("NegativeELBO", bd.NegativeELBO, lambda: {"likelihood": bd.Gaussian(), "num_data": 4},
-               {"likelihood": lambda v: isinstance(v, bd.Likelihood), "num_data": count, "length_scale": real(0, closed=False, none=True),
-                "estimator": choice("disarm", "arm", "loo", "reinforce"), "num_passes": choice(None, 1, 2)})
-    yield Call("NegativeELBO|Gaussian", elbo, lambda: {"model": net(), "x": torch.ones(4, 3), "y": torch.ones(4, 2)}, {"model": nothing, "y": arithmetic})
-    yield Call("arm_loss", bd.arm_loss, lambda: {"model": net(), "loss_per_example": lambda m: m(torch.ones(4, 3)).sum(1)},
-               {"model": lambda v: type(v) is nn.Tanh, "loss_per_example": function, "estimator": choice("disarm", "arm", "loo", "reinforce"), "num_passes": choice(None, 1, 2)})
-    options: dict[str, Kind] = {"p": rate, "length_scale": positive, "num_data": count, "loss_weight": positive}
+    yield Call(
+        "NegativeELBO",
+        bd.NegativeELBO,
+        lambda: {"likelihood": bd.Gaussian(), "num_data": 4},
+        {
+            "likelihood": lambda v: isinstance(v, bd.Likelihood),
+            "num_data": count,
+            "length_scale": real(0, closed=False, none=True),
+            "estimator": choice("disarm", "arm", "loo", "reinforce"),
+            "num_passes": choice(None, 1, 2),
+        },
+    )
+    yield Call(
+        "NegativeELBO|Gaussian",
+        elbo,
+        lambda: {"model": net(), "x": torch.ones(4, 3), "y": torch.ones(4, 2)},
+        {"model": nothing, "y": arithmetic},
+    )
+    yield Call(
+        "arm_loss",
+        bd.arm_loss,
+        lambda: {"model": net(), "loss_per_example": lambda _: torch.ones(4)},
+        {
+            "model": module,
+            "loss_per_example": function,
+            "estimator": choice("disarm", "arm", "loo", "reinforce"),
+            "num_passes": choice(None, 1, 2),
+        },
+    )
+    options: dict[str, Kind] = {
+        "p": rate,
+        "length_scale": positive,
+        "num_data": count,
+        "loss_weight": positive,
+    }
     good = {"p": 0.1, "length_scale": 0.1, "num_data": 10}
-    yield Call("precision_from_weight_decay", bd.precision_from_weight_decay, lambda: {"weight_decay": 0.1, **good}, options | {"weight_decay": positive})
-    yield Call("weight_decay_from_precision", bd.weight_decay_from_precision, lambda: {"precision": 0.1, **good}, options | {"precision": positive})
+    yield Call(
+        "precision_from_weight_decay",
+        bd.precision_from_weight_decay,
+        lambda: {"weight_decay": 0.1, **good},
+        options | {"weight_decay": positive},
+    )
+    yield Call(
+        "weight_decay_from_precision",
+        bd.weight_decay_from_precision,
+        lambda: {"precision": 0.1, **good},
+        options | {"precision": positive},
+    )
 
 
 def _predictions() -> Iterator[Call]:
     prediction = _numbers()
-    yield Call("Prediction", bd.Prediction.from_draws, lambda: {"draws": torch.randn(5, 6, 2), "likelihood": bd.Gaussian(0.1)},
-               {"draws": arithmetic, "likelihood": lambda v: v is None or isinstance(v, bd.Likelihood), "shared": flag})
+    yield Call(
+        "Prediction",
+        bd.Prediction.from_draws,
+        lambda: {"draws": torch.randn(5, 6, 2), "likelihood": bd.Gaussian(0.1)},
+        {
+            "draws": arithmetic,
+            "likelihood": lambda v: v is None or isinstance(v, bd.Likelihood),
+            "shared": flag,
+        },
+    )
     yield Call("Prediction.quantile", prediction.quantile, lambda: {"q": 0.5}, {"q": several(inner_rate)})
     yield Call("Prediction.interval", prediction.interval, dict, {"level": inner_rate})
     yield Call("Prediction.sample", prediction.sample, lambda: {"n": 2}, {"n": whole(1, 1000), "seed": seed})
     for one, y in ((prediction, torch.zeros(6, 2)), (_classes(), _LABELS), (_answers(), torch.zeros(6, 2))):
         owner = f"Prediction.log_prob|{type(one.likelihood).__name__}"
         yield Call(owner, one.log_prob, lambda y=y: {"y": y}, {"y": anything})
-        yield Call(owner.replace("log_prob", "joint_log_prob"), one.joint_log_prob, lambda y=y: {"y": y}, {"y": anything})
+        yield Call(
+            owner.replace("log_prob", "joint_log_prob"),
+            one.joint_log_prob,
+            lambda y=y: {"y": y},
+            {"y": anything},
+        )
 
 
 def _metrics() -> Iterator[Call]:
@@ -329,33 +451,90 @@ def _metrics() -> Iterator[Call]:
     prediction = lambda v: isinstance(v, bd.Prediction)  # noqa: E731
     ignored: dict[str, Kind] = {"ignore_index": whole(-(2**63), none=True)}
     for name in ("accuracy", "brier", "mean_log_likelihood"):
-        yield Call(name, getattr(m, name), lambda: {"prediction": _classes(), "y": _LABELS}, {"prediction": prediction, "y": anything, **ignored})
+        yield Call(
+            name,
+            getattr(m, name),
+            lambda: {"prediction": _classes(), "y": _LABELS},
+            {"prediction": prediction, "y": anything, **ignored},
+        )
     for name in ("expected_calibration_error", "rms_calibration_error", "class_calibration_error"):
         kinds = {"prediction": prediction, "y": anything, "num_bins": whole(1, 10**6), **ignored}
         if name == "class_calibration_error":
             kinds["weighted"] = flag
         yield Call(name, getattr(m, name), lambda: {"prediction": _answers(), "y": torch.zeros(6, 2)}, kinds)
     for name in ("rmse", "crps", "mean_log_likelihood", "joint_log_likelihood"):
-        yield Call(f"{name}|Gaussian|Prediction.log_prob", getattr(m, name), lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)}, {"prediction": prediction, "y": anything})
+        yield Call(
+            f"{name}|Gaussian|Prediction.log_prob",
+            getattr(m, name),
+            lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)},
+            {"prediction": prediction, "y": anything},
+        )
     for name in ("interval_coverage", "interval_width"):
         good = {"prediction": _numbers()} | ({"y": torch.zeros(6, 2)} if name == "interval_coverage" else {})
-        yield Call(f"{name}|Prediction.interval", getattr(m, name), lambda good=good: dict(good), dict.fromkeys(good, anything) | {"prediction": prediction, "level": inner_rate})
+        yield Call(
+            f"{name}|Prediction.interval",
+            getattr(m, name),
+            lambda good=good: dict(good),
+            dict.fromkeys(good, anything) | {"prediction": prediction, "level": inner_rate},
+        )
     scores = ("entropy", "expected_entropy", "mutual_information", "variation_ratio", "max_prob", None)
     for name in ("risk_coverage", "area_under_risk_coverage"):
-        yield Call(name, getattr(m, name), lambda: {"prediction": _classes(), "y": _LABELS},
-                   {"prediction": prediction, "y": anything, "score": choice(*scores), "loss": choice("error", "negative_log_likelihood", None), **ignored})
-    yield Call("misclassification_auroc", m.misclassification_auroc, lambda: {"prediction": _classes(), "y": torch.tensor([0, 0, 0, 1, 1, 2])},
-               {"prediction": prediction, "y": anything, "score": choice(*scores), **ignored})
+        yield Call(
+            name,
+            getattr(m, name),
+            lambda: {"prediction": _classes(), "y": _LABELS},
+            {
+                "prediction": prediction,
+                "y": anything,
+                "score": choice(*scores),
+                "loss": choice("error", "negative_log_likelihood", None),
+                **ignored,
+            },
+        )
+    yield Call(
+        "misclassification_auroc",
+        m.misclassification_auroc,
+        lambda: {"prediction": _classes(), "y": (_classes().label + torch.tensor([0, 0, 0, 1, 1, 1])) % 3},
+        {"prediction": prediction, "y": anything, "score": choice(*scores), **ignored},
+    )
     for name in ("ood_auroc", "ood_fpr"):
-        yield Call(name, getattr(m, name), lambda: {"inside": _classes(), "outside": _classes()},
-                   {"inside": prediction, "outside": prediction, "score": choice(*scores)} | ({"tpr": lambda v: real(0, 2, closed=False)(v) and float(v) <= 1} if name == "ood_fpr" else {}))
+        yield Call(
+            name,
+            getattr(m, name),
+            lambda: {"inside": _classes(), "outside": _classes()},
+            {"inside": prediction, "outside": prediction, "score": choice(*scores)}
+            | ({"tpr": lambda v: real(0, 2, closed=False)(v) and float(v) <= 1} if name == "ood_fpr" else {}),
+        )
     for name in ("predictive_entropy", "expected_entropy", "mutual_information", "variation_ratio"):
         yield Call(name, getattr(m, name), lambda: {"prediction": _classes()}, {"prediction": prediction})
-    yield Call("pavpu", m.pavpu, lambda: {"prediction": _classes(), "y": _LABELS},
-               {"prediction": prediction, "y": anything, "threshold": real(none=True), "num_thresholds": whole(2, 10**6), "patch": whole(1, 2), "entropy_range": anything, **ignored}, unknown=True)
-    yield Call("uncertainty", m.uncertainty, lambda: {"prediction": _numbers()}, {"prediction": prediction, "score": choice("std", "epistemic", "aleatoric", None)})
+    yield Call(
+        "pavpu",
+        m.pavpu,
+        lambda: {"prediction": _classes(), "y": _LABELS},
+        {
+            "prediction": prediction,
+            "y": anything,
+            "threshold": real(none=True),
+            "num_thresholds": whole(2, 10**6),
+            "patch": whole(1, 2),
+            "entropy_range": anything,
+            **ignored,
+        },
+        unknown=True,
+    )
+    yield Call(
+        "uncertainty",
+        m.uncertainty,
+        lambda: {"prediction": _numbers()},
+        {"prediction": prediction, "score": choice("std", "epistemic", "aleatoric", None)},
+    )
     for name in ("calibration_curve", "regression_calibration_error"):
-        yield Call(name, getattr(m, name), lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)}, {"prediction": prediction, "y": anything, "levels": anything})
+        yield Call(
+            name,
+            getattr(m, name),
+            lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)},
+            {"prediction": prediction, "y": anything, "levels": anything},
+        )
 
 
 def _calibrators() -> Iterator[Call]:
@@ -363,33 +542,117 @@ def _calibrators() -> Iterator[Call]:
     prediction = lambda v: isinstance(v, bd.Prediction)  # noqa: E731
     ignored: dict[str, Kind] = {"ignore_index": whole(-(2**63), none=True)}
     yield Call("TemperatureScaling", c.TemperatureScaling, dict, {"over": choice("draws", "mean")})
-    yield Call("TemperatureScaling.fit", c.TemperatureScaling().fit, lambda: {"prediction": _classes(), "y": _LABELS}, {"prediction": prediction, "y": anything, **ignored})
+    yield Call(
+        "TemperatureScaling.fit",
+        c.TemperatureScaling().fit,
+        lambda: {"prediction": _classes(), "y": _LABELS},
+        {"prediction": prediction, "y": anything, **ignored},
+    )
     fitted = c.TemperatureScaling().fit(_classes(), _LABELS)
-    yield Call("TemperatureScaling.apply", fitted.apply, lambda: {"prediction": _classes()}, {"prediction": prediction})
-    yield Call("ConformalClassifier", c.ConformalClassifier, dict,
-               {"level": inner_rate, "score": choice("lac", "aps", "raps"), "randomized": flag, "penalty": real(0), "free_ranks": whole(0), "per_class": flag, "never_empty": flag})
-    yield Call("ConformalClassifier.fit", c.ConformalClassifier(0.5).fit, lambda: {"prediction": _classes(), "y": _LABELS}, {"prediction": prediction, "y": anything, "seed": seed, **ignored})
+    yield Call(
+        "TemperatureScaling.apply",
+        fitted.apply,
+        lambda: {"prediction": _classes()},
+        {"prediction": prediction},
+    )
+    yield Call(
+        "ConformalClassifier",
+        c.ConformalClassifier,
+        dict,
+        {
+            "level": inner_rate,
+            "score": choice("lac", "aps", "raps"),
+            "randomized": flag,
+            "penalty": real(0),
+            "free_ranks": whole(0),
+            "per_class": flag,
+            "never_empty": flag,
+        },
+    )
+    yield Call(
+        "ConformalClassifier.fit",
+        c.ConformalClassifier(0.5).fit,
+        lambda: {"prediction": _classes(), "y": _LABELS},
+        {"prediction": prediction, "y": anything, "seed": seed, **ignored},
+    )
     sets = c.ConformalClassifier(0.5, score="aps").fit(_classes(), _LABELS)
-    yield Call("ConformalClassifier.sets", sets.sets, lambda: {"prediction": _classes()}, {"prediction": prediction, "seed": seed})
+    yield Call(
+        "ConformalClassifier.sets",
+        sets.sets,
+        lambda: {"prediction": _classes()},
+        {"prediction": prediction, "seed": seed},
+    )
     made = sets.sets(_classes())
     yield Call("PredictionSets.covers", made.covers, lambda: {"y": _LABELS}, {"y": anything})
-    yield Call("ConformalRegressor", c.ConformalRegressor, dict, {"level": inner_rate, "score": choice("scaled", "quantile", "absolute"), "joint": flag})
-    yield Call("ConformalRegressor.fit", c.ConformalRegressor(0.5).fit, lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)}, {"prediction": prediction, "y": anything})
-    yield Call("coverage_law", c.coverage_law, lambda: {"num_calibration": 50, "level": 0.9}, {"num_calibration": count, "level": inner_rate})
-    yield Call("conformal_quantile", c.conformal_quantile, lambda: {"scores": torch.rand(20), "level": 0.5}, {"scores": anything, "level": inner_rate}, infinite=True)
+    yield Call(
+        "ConformalRegressor",
+        c.ConformalRegressor,
+        dict,
+        {"level": inner_rate, "score": choice("scaled", "quantile", "absolute"), "joint": flag},
+    )
+    yield Call(
+        "ConformalRegressor.fit",
+        c.ConformalRegressor(0.5).fit,
+        lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)},
+        {"prediction": prediction, "y": anything},
+    )
+    yield Call(
+        "coverage_law",
+        c.coverage_law,
+        lambda: {"num_calibration": 50, "level": 0.9},
+        {"num_calibration": count, "level": inner_rate},
+    )
+    yield Call(
+        "conformal_quantile",
+        c.conformal_quantile,
+        lambda: {"scores": torch.rand(20), "level": 0.5},
+        {"scores": anything, "level": inner_rate},
+        infinite=True,
+    )
     state = fitted.state()
-    yield Call("TemperatureScaling.from_state", c.TemperatureScaling.from_state, lambda: {"state": state}, {"state": nothing})
+    yield Call(
+        "TemperatureScaling.from_state",
+        c.TemperatureScaling.from_state,
+        lambda: {"state": state},
+        {"state": nothing},
+    )
 
 
 def _acquisition() -> Iterator[Call]:
     a = bd.acquire
     prediction = lambda v: isinstance(v, bd.Prediction)  # noqa: E731
     for name in ("entropy", "bald", "variation_ratio", "mean_std"):
-        yield Call(f"acquire.{name}", getattr(a, name), lambda: {"prediction": _classes()}, {"prediction": prediction})
-    yield Call("acquire.random", a.random, lambda: {"prediction": _classes()}, {"prediction": prediction, "seed": seed})
+        yield Call(
+            f"acquire.{name}",
+            getattr(a, name),
+            lambda: {"prediction": _classes()},
+            {"prediction": prediction},
+        )
+    yield Call(
+        "acquire.random",
+        a.random,
+        lambda: {"prediction": _classes()},
+        {"prediction": prediction, "seed": seed},
+    )
     among: Kind = anything
-    yield Call("acquire.select", a.select, lambda: {"scores": torch.rand(6), "k": 2}, {"scores": anything, "k": whole(1, 7), "among": among})
-    yield Call("acquire.batch_bald", a.batch_bald, lambda: {"prediction": _classes(), "k": 2}, {"prediction": prediction, "k": whole(1, 7), "among": among, "max_configurations": count, "seed": seed})
+    yield Call(
+        "acquire.select",
+        a.select,
+        lambda: {"scores": torch.rand(6), "k": 2},
+        {"scores": anything, "k": whole(1, 7), "among": among},
+    )
+    yield Call(
+        "acquire.batch_bald",
+        a.batch_bald,
+        lambda: {"prediction": _classes(), "k": 2},
+        {
+            "prediction": prediction,
+            "k": whole(1, 7),
+            "among": among,
+            "max_configurations": count,
+            "seed": seed,
+        },
+    )
 
 
 def _linear_models() -> Iterator[Call]:
@@ -398,43 +661,156 @@ def _linear_models() -> Iterator[Call]:
 
     def regression(X: Any = _X, y: Any = _Y, sample_weight: Any = None, **options: Any) -> Any:
         made = lin.BayesianDropoutRegression(**options).fit(X, y, sample_weight)
-        return [made.coef_, made.intercept_, *made.predict(_X[:, : made.coef_.shape[-1]] if np.shape(X)[-1] <= 3 else np.asarray(X), return_std=True)]
+        return [
+            made.coef_,
+            made.intercept_,
+            *made.predict(
+                _X[:, : made.coef_.shape[-1]] if np.shape(X)[-1] <= 3 else np.asarray(X), return_std=True
+            ),
+        ]
 
     def classifier(X: Any = _X, y: Any = _Y > 0, **options: Any) -> Any:
         made = lin.BayesianDropoutClassifier(**options).fit(X, y)
         return [made.coef_, made.predict_proba(np.asarray(X, dtype=float))]
 
     either = lambda kind: lambda v: v in criteria if isinstance(v, str) else several(kind)(v)  # noqa: E731
-    common: dict[str, Kind] = {"X": anything, "y": anything, "f": either(rate), "lambda0": either(real(0)), "fit_intercept": flag,
-                               "solver": choice("primal", "dual", "cg", "auto"), "tol": positive, "max_iter": whole(none=True)}
-    yield Call("BayesianDropoutRegression", regression, dict, common | {"a0": real(0), "b0": real(0), "sample_weight": anything})
-    yield Call("BayesianDropoutClassifier|BayesianDropoutRegression", classifier, dict, common | {"method": choice("sign", "logistic"), "expectation": choice("gaussian", "enumerate")})
+    common: dict[str, Kind] = {
+        "X": anything,
+        "y": anything,
+        "f": either(rate),
+        "lambda0": either(real(0)),
+        "fit_intercept": flag,
+        "solver": choice("primal", "dual", "cg", "auto"),
+        "tol": positive,
+        "max_iter": whole(none=True),
+    }
+    yield Call(
+        "BayesianDropoutRegression",
+        regression,
+        dict,
+        common | {"a0": real(0), "b0": real(0), "sample_weight": anything},
+    )
+    yield Call(
+        "BayesianDropoutClassifier|BayesianDropoutRegression",
+        classifier,
+        dict,
+        common | {"method": choice("sign", "logistic"), "expectation": choice("gaussian", "enumerate")},
+    )
     fitted = lin.BayesianDropoutRegression().fit(_X, _Y)
-    yield Call("BayesianDropoutRegression.sample_posterior", fitted.sample_posterior, lambda: {"num_draws": 3}, {"num_draws": whole(1, 10**6), "seed": seed})
-    yield Call("BayesianDropoutRegression.predict_interval|BayesianDropoutRegression", fitted.predict_interval, lambda: {"X": _X}, {"X": anything, "level": inner_rate, "predictive": choice("scaled", "dropped", "undropped")})
-    yield Call("BayesianDropoutRegression", fitted.predict, lambda: {"X": _X}, {"X": anything, "return_std": flag, "predictive": choice("scaled", "dropped", "undropped")})
-    yield Call("BayesianDropoutRegression.covariance", fitted.covariance, dict, {"kind": choice("full", "diagonal", "low-rank")})
-    yield Call("dropout_path", lin.dropout_path, lambda: {"X": _X, "y": _Y, "f": [0.1], "lambda0": [0.1]},
-               {"X": anything, "y": anything, "f": several(rate), "lambda0": several(real(0)), "fit_intercept": flag, "scores": flag, "solver": choice("primal", "dual", "cg", "auto"), "tol": positive, "max_iter": whole(none=True)})
+    yield Call(
+        "BayesianDropoutRegression.sample_posterior",
+        fitted.sample_posterior,
+        lambda: {"num_draws": 3},
+        {"num_draws": whole(1, 10**6), "seed": seed},
+    )
+    yield Call(
+        "BayesianDropoutRegression.predict_interval|BayesianDropoutRegression",
+        fitted.predict_interval,
+        lambda: {"X": _X},
+        {"X": anything, "level": inner_rate, "predictive": choice("scaled", "dropped", "undropped")},
+    )
+    yield Call(
+        "BayesianDropoutRegression",
+        fitted.predict,
+        lambda: {"X": _X},
+        {"X": anything, "return_std": flag, "predictive": choice("scaled", "dropped", "undropped")},
+    )
+    yield Call(
+        "BayesianDropoutRegression.covariance",
+        fitted.covariance,
+        dict,
+        {"kind": choice("full", "diagonal", "low-rank")},
+    )
+    yield Call(
+        "dropout_path",
+        lin.dropout_path,
+        lambda: {"X": _X, "y": _Y, "f": [0.1], "lambda0": [0.1]},
+        {
+            "X": anything,
+            "y": anything,
+            "f": several(rate),
+            "lambda0": several(real(0)),
+            "fit_intercept": flag,
+            "scores": flag,
+            "solver": choice("primal", "dual", "cg", "auto"),
+            "tol": positive,
+            "max_iter": whole(none=True),
+        },
+    )
     yield Call("DropPerturbation", lin.DropPerturbation, lambda: {"f": 0.5}, {"f": several(rate)})
-    rule = {"log_prior": lambda w: -w.square().sum(), "log_likelihood": lambda w: w.sum(), "perturb": lin.DropPerturbation(0.5)}
-    yield Call("dropout_log_posterior", lambda **k: lin.dropout_log_posterior(**k)(torch.ones(2)), lambda: dict(rule),
-               {"log_prior": function, "log_likelihood": function, "perturb": function, "num_draws": whole(1, 10**6, none=True), "seed": seed})
+    rule = {
+        "log_prior": lambda w: -w.square().sum(),
+        "log_likelihood": lambda w: w.sum(),
+        "perturb": lin.DropPerturbation(0.5),
+    }
+    yield Call(
+        "dropout_log_posterior",
+        lambda **k: lin.dropout_log_posterior(**k)(torch.ones(2)),
+        lambda: dict(rule),
+        {
+            "log_prior": function,
+            "log_likelihood": function,
+            "perturb": function,
+            "num_draws": whole(1, 10**6, none=True),
+            "seed": seed,
+        },
+    )
 
 
 def _networks() -> Iterator[Call]:
-    yield Call("mlp|BernoulliDropout", bd.models.mlp, lambda: {"in_features": 3, "hidden": (4,), "out_features": 2},
-               {"in_features": whole(1, 10**4), "hidden": several(whole(1, 10**4)), "out_features": whole(1, 10**4), "p": several(rate), "input_p": several(real(0, 1, none=True)), "activation": function, "layer": function})
-    yield Call("lenet", bd.models.lenet, dict, {"num_classes": whole(1, 10**4), "p": rate, "where": choice("last", "all"), "layer": lambda v: v is None or function(v)})
+    yield Call(
+        "mlp|BernoulliDropout",
+        bd.models.mlp,
+        lambda: {"in_features": 3, "hidden": (4,), "out_features": 2},
+        {
+            "in_features": whole(1, 10**4),
+            "hidden": several(whole(1, 10**4)),
+            "out_features": whole(1, 10**4),
+            "p": several(rate),
+            "input_p": several(real(0, 1, none=True)),
+            "activation": function,
+            "layer": function,
+        },
+    )
+    yield Call(
+        "lenet|BernoulliDropout",
+        bd.models.lenet,
+        lambda: {"layer": bd.BernoulliDropout},
+        {
+            "num_classes": whole(1, 10**4),
+            "p": rate,
+            "where": choice("last", "all"),
+            "layer": function,
+        },
+        optional=True,
+    )
 
     def process(x: Any = None, y: Any = None, **options: Any) -> Any:
         kernel = bd.gp.NetworkKernel(**{"nonlinearity": "relu"} | options)
         return kernel(torch.ones(3, 2) if x is None else x, y)
 
-    yield Call("NetworkKernel|second_moment|activation", process, dict,
-               {"x": anything, "y": anything, "nonlinearity": function, "length_scale": several(positive), "bias_std": real(0), "variance": positive, "depth": whole(1, 100)})
-    yield Call("GaussianProcess", lambda precision: bd.gp.GaussianProcess(bd.gp.NetworkKernel("relu"), precision).log_evidence(torch.eye(3), torch.ones(3, 1)),
-               lambda: {"precision": 2.0}, {"precision": positive})
+    yield Call(
+        "NetworkKernel|second_moment|activation",
+        process,
+        dict,
+        {
+            "x": anything,
+            "y": anything,
+            "nonlinearity": function,
+            "length_scale": several(positive),
+            "bias_std": real(0),
+            "variance": positive,
+            "depth": whole(1, 100),
+        },
+    )
+    yield Call(
+        "GaussianProcess",
+        lambda precision: bd.gp.GaussianProcess(bd.gp.NetworkKernel("relu"), precision).log_evidence(
+            torch.eye(3), torch.ones(3, 1)
+        ),
+        lambda: {"precision": 2.0},
+        {"precision": positive},
+    )
 
 
 def _files() -> Iterator[Call]:
@@ -444,28 +820,58 @@ def _files() -> Iterator[Call]:
     bd.save(_linear(), saved)
     here: Kind = lambda v: isinstance(v, str | Path)  # noqa: E731
     yield Call("save", bd.save, lambda: {"model": _linear(), "path": saved}, {"model": module})
-    yield Call("save", lambda path: bd.save(_linear(), path if not isinstance(path, str) else folder / path), lambda: {"path": saved}, {"path": here})
+    yield Call(
+        "save",
+        lambda path: bd.save(_linear(), path if not isinstance(path, str) else folder / path),
+        lambda: {"path": saved},
+        {"path": here},
+    )
     yield Call("load", bd.load, lambda: {"path": saved}, {"path": nothing, "into": lambda v: v is None})
 
 
 def _estimators() -> Iterator[Call]:
     est = bd.estimators
     kinds: dict[str, Kind] = {
-        "X": anything, "y": anything, "preset": choice("default", "quick", "gal2016", "gal2018", "two-layers"),
+        "X": anything,
+        "y": anything,
+        "preset": choice("default", "quick", "gal2016", "gal2018", "two-layers"),
         "method": choice("bernoulli", "concrete", "learnable", "gaussian", "dropconnect", None),
-        "hidden": lambda v: v is None or several(whole(1, 10**4))(v), "activation": choice("relu", "silu", "gelu", "tanh", None),
-        "p": lambda v: v is None or several(rate)(v), "input_p": real(0, 1, none=True), "length_scale": real(0, closed=False, none=True),
-        "scale_by_fan_in": lambda v: v is None or flag(v), "temperature": real(0, closed=False, none=True), "per_unit": lambda v: v is None or flag(v),
-        "bins": whole(0, 1000, none=True), "search": choice("preset", "none", "grid", "bayes"), "grid": anything, "restarts": whole(1, 50, none=True),
-        "epochs": whole(1, 100, none=True), "batch_size": whole(1, none=True), "lr": real(0, closed=False, none=True), "schedule": choice("one-cycle", "constant", None),
-        "clip_norm": real(0, closed=False, none=True), "early_stopping": flag, "patience": count, "num_draws": whole(1, 10**5, none=True), "processes": whole(1, 3),
-        "random_state": whole(0, 2**32, none=True), "progress": flag,
+        "hidden": lambda v: v is None or several(whole(1, 10**4))(v),
+        "activation": choice("relu", "silu", "gelu", "tanh", None),
+        "p": lambda v: v is None or several(rate)(v),
+        "input_p": real(0, 1, none=True),
+        "length_scale": real(0, closed=False, none=True),
+        "scale_by_fan_in": lambda v: v is None or flag(v),
+        "temperature": real(0, closed=False, none=True),
+        "per_unit": lambda v: v is None or flag(v),
+        "bins": whole(0, 1000, none=True),
+        "search": choice("preset", "none", "grid", "bayes"),
+        "grid": anything,
+        "restarts": whole(1, 50, none=True),
+        "epochs": whole(1, 100, none=True),
+        "batch_size": whole(1, none=True),
+        "lr": real(0, closed=False, none=True),
+        "schedule": choice("one-cycle", "constant", None),
+        "clip_norm": real(0, closed=False, none=True),
+        "early_stopping": flag,
+        "patience": count,
+        "num_draws": whole(1, 10**5, none=True),
+        "processes": whole(1, 4),
+        "random_state": whole(0, 2**32, none=True),
     }
     for cls, target in ((est.DropoutRegressor, _Y), (est.DropoutClassifier, _Y > 0)):
 
         def run(cls: Any = cls, target: Any = target, **options: Any) -> Any:
             X, y = options.pop("X", _X), options.pop("y", target)
-            small = {"preset": "quick", "epochs": 2, "num_draws": 4, "search": "none", "restarts": 1, "hidden": (4,), "random_state": 0}
+            small = {
+                "preset": "quick",
+                "epochs": 2,
+                "num_draws": 4,
+                "search": "none",
+                "restarts": 1,
+                "hidden": (4,),
+                "random_state": 0,
+            }
             made = cls(**small | options).fit(X, y)
             return [np.asarray(made.predict(X)).astype(float)]
 
@@ -476,8 +882,17 @@ def _estimators() -> Iterator[Call]:
 def calls() -> tuple[Call, ...]:
     """Every call, right as it stands."""
     parts = (
-        _layers, _likelihoods, _objectives, _predictions, _metrics, _calibrators, _acquisition, _linear_models,
-        _networks, _files, _estimators,
+        _layers,
+        _likelihoods,
+        _objectives,
+        _predictions,
+        _metrics,
+        _calibrators,
+        _acquisition,
+        _linear_models,
+        _networks,
+        _files,
+        _estimators,
     )
     return tuple(call for part in parts for call in part())
 
@@ -539,7 +954,7 @@ def judge(call: Call, argument: str, value: Any) -> tuple[str, str]:
         if call.kinds[argument] is function and callable(value):
             return "refused", "the caller's own function failed"
         return "wrong", f"{type(error).__name__}: {error}"
-    if not call.kinds[argument](value):
+    if not (call.kinds[argument](value) or (call.optional and value is None)):
         return "wrong", f"accepted: {_shown(result)}"
     if call.kinds[argument] is arithmetic and any(not np.isfinite(part).all() for part in _numbers_in(value)):
         return "right", "NaN or infinity in, and out"

@@ -24,7 +24,7 @@ from bayesdrop.linear.rates import (
 )
 from bayesdrop.linear.regression import BayesianDropoutRegression
 from bayesdrop.linear.rows import Array, Rows
-from bayesdrop.linear.scale import check_scale
+from bayesdrop.scale import check_scale
 
 __all__ = ["BayesianDropoutClassifier"]
 

@@ -13,7 +13,7 @@ from bayesdrop.errors import must, must_be_flag, told_by
 from bayesdrop.linear.problem import Problem
 from bayesdrop.linear.rates import Solver, check_iteration, drop_rates, prior_precision, row_weights
 from bayesdrop.linear.rows import Array
-from bayesdrop.linear.scale import check_scale
+from bayesdrop.scale import check_scale
 
 __all__ = ["DropoutPath", "dropout_path"]
 

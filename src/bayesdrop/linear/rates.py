@@ -10,7 +10,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from bayesdrop.errors import is_one_of, must, real_number, real_numbers, told_by, whole_number
 from bayesdrop.linear.rows import Array
-from bayesdrop.linear.scale import check_scale
+from bayesdrop.scale import check_scale
 
 __all__ = [
     "Criterion",

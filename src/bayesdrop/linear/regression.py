@@ -22,8 +22,8 @@ from bayesdrop.linear.rates import (
     row_weights,
 )
 from bayesdrop.linear.rows import Array, Rows
-from bayesdrop.linear.scale import check_scale
 from bayesdrop.linear.select import choose
+from bayesdrop.scale import check_scale
 
 __all__ = ["BayesianDropoutRegression"]
 

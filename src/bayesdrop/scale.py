@@ -1,11 +1,10 @@
-"""Numbers that the closed form can square and sum: doubles end at 1e308, and their squares at 1e154."""
+"""Tables that can be squared and summed: doubles end at 1e308, and their squares at 1e154."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from bayesdrop.errors import must
 
@@ -26,7 +25,7 @@ def check_scale(owner: str, argument: str, values: Any, *, smallest: bool = True
     """
     if not values.shape[0] or not values.shape[1]:
         return
-    if scipy.sparse.issparse(values):
+    if hasattr(values, "toarray"):  # of scipy.sparse
         size = abs(values).max(axis=0).toarray().reshape(-1)
     else:
         size = np.maximum(values.max(0), -values.min(0))
