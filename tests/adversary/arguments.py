@@ -875,7 +875,7 @@ def _estimators() -> Iterator[Call]:
             made = cls(**small | options).fit(X, y)
             return [np.asarray(made.predict(X)).astype(float)]
 
-        yield Call(f"{cls.__name__}|Settings|Candidate|Recipe", run, dict, kinds)
+        yield Call(f"{cls.__name__}|Settings|Candidate|Recipe|fit", run, dict, kinds)
 
 
 @cache
@@ -941,7 +941,7 @@ def judge(call: Call, argument: str, value: Any) -> tuple[str, str]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = call.run(**arguments)
-    except (ValueError, TypeError, FileNotFoundError) as error:
+    except (ValueError, TypeError, FileNotFoundError, bd.Diverged) as error:
         said = str(error)
         owned = re.match(rf"({'|'.join(map(re.escape, call.owner.split('|')))})\b", said)
         # Of two that do not fit each other, either may be named.

@@ -110,9 +110,13 @@ class Settings:
         for name in _POSITIVE:
             value = getattr(self, name)
             if value is not None:
-                want = "a positive number, from 1e-15 to 1e15"
-                value = real_number("Settings", name, value, want, at_least=1e-15, at_most=1e15)
-                object.__setattr__(self, name, value)
+                object.__setattr__(
+                    self, name, real_number("Settings", name, value, "a positive number", above=0)
+                )
+        for name in ("length_scale", "temperature"):
+            # Squares and quotients of such numbers are neither 0 nor infinite in single precision.
+            want = "a positive number, from 1e-15 to 1e15"
+            real_number("Settings", name, getattr(self, name), want, at_least=1e-15, at_most=1e15)
         if self.noise_pace is not None and self.noise != "map":
             raise ValueError(must("Settings", "noise_pace", "None unless noise='map'", self.noise_pace))
         for name in _COUNTS:
