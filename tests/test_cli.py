@@ -122,7 +122,7 @@ def test_a_missing_extra_is_named(
         main()
     assert stopped.value.code == 2
     shown = capsys.readouterr()
-    assert f"pip install 'bayesdrop[{extra}]'" in shown.err
+    assert f"pip install '.[{extra}]'" in shown.err
     assert "Traceback" not in shown.err
     assert shown.out == ""
 

@@ -355,4 +355,4 @@ def test_a_missing_extra_is_named(
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 2
-    assert "pip install 'bayesdrop[plot]'" in capsys.readouterr().err
+    assert "pip install '.[plot]'" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -10,6 +11,8 @@ import sys
 
 import pytest
 import torch
+
+import bayesdrop
 
 
 def test_torchvision_is_absent() -> None:
@@ -32,25 +35,68 @@ def test_torch_is_a_cpu_build() -> None:
     assert not brought, f"{brought} came with a CUDA build: {advice}"
 
 
-MEASURE = """
-import time
-import torch, numpy, safetensors.torch
-start = time.process_time()  # other processes must not count
-import bayesdrop
-print(time.process_time() - start)
-"""
+def imported(program: str) -> set[str]:
+    """The modules that a program brings in beyond those of the dependencies that it starts with."""
+    before = "import sys, torch, numpy, numpy.random, safetensors.torch\nbefore = set(sys.modules)\n"
+    after = "\nprint(*sorted(set(sys.modules) - before))"
+    command = [sys.executable, "-c", before + program + after]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+EAGER = {
+    *("audit", "draws", "errors", "fit", "functional", "inputs", "layers", "likelihoods", "metrics"),
+    *("models", "objectives", "predict", "progress", "randomness", "storage", "version"),
+}
+ON_DEMAND = {
+    *("acquire", "calibration", "data", "estimators", "experiments", "gp", "linear", "plots", "stacked"),
+    "tables",
+}
 
 
 def test_importing_the_package_costs_little_over_torch() -> None:
-    def seconds() -> float:
-        run = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
-        return float(run.stdout)
+    """What an import costs is what it imports: our own small files and the standard library, nothing else."""
+    found = imported("import bayesdrop")
+    others = {name for name in found if name.split(".")[0] != "bayesdrop"}
+    foreign = {name for name in others if name.split(".")[0] not in sys.stdlib_module_names}
+    assert not foreign
+    assert len(others) < 30
+    ours = found - others
+    assert {name.split(".")[1] for name in ours if "." in name} <= EAGER
+    assert len(ours) < 170
 
-    assert min(seconds() for _ in range(3)) < 0.3
+
+@pytest.mark.parametrize("name", sorted(ON_DEMAND))
+def test_packages_are_imported_when_they_are_asked_for(name: str) -> None:
+    module = getattr(bayesdrop, name)
+    assert module is importlib.import_module(f"bayesdrop.{name}")
+    assert name in dir(bayesdrop)
 
 
-def test_importing_the_package_imports_no_extra() -> None:
-    program = "import sys, bayesdrop; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+def test_asking_for_one_package_brings_no_extra_that_it_does_not_use() -> None:
+    extras = {"matplotlib", "pandas", "statsmodels", "typer", "rich", "sklearn", "scipy", "optuna", "pyarrow"}
+    asked = "import bayesdrop as bd\nbd.acquire, bd.calibration, bd.data, bd.gp, bd.plots, bd.stacked"
+    found = imported(f"{asked}, bd.layers, bd.likelihoods, bd.functional, bd.objectives\ndir(bd)")
+    assert not extras & {name.split(".")[0] for name in found}
+    assert {"bayesdrop.gp", "bayesdrop.plots"} <= found
+    assert not {"bayesdrop.linear", "bayesdrop.tables", "bayesdrop.experiments"} & found
+
+
+def test_a_package_whose_extra_is_missing_says_which() -> None:
+    program = """
+import sys
+sys.modules["sklearn"] = None
+import bayesdrop
+try:
+    bayesdrop.linear
+except bayesdrop.errors.MissingExtra as error:
+    print(error, file=sys.stderr)
+"""
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    extras = {"matplotlib", "pandas", "statsmodels", "typer", "rich", "sklearn", "scipy"}
-    assert not extras & set(run.stdout.split())
+    assert "bayesdrop.linear needs sklearn" in run.stderr
+    assert "pip install '.[sklearn]'" in run.stderr
+
+
+def test_what_is_not_there_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'linaer'"):
+        _ = bayesdrop.linaer  # type: ignore[attr-defined]

@@ -1,9 +1,22 @@
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
-from bayesdrop.errors import MissingExtra, must, must_be_finite, require
+from bayesdrop.errors import (
+    MissingExtra,
+    must,
+    must_be_finite,
+    must_be_flag,
+    real_number,
+    real_numbers,
+    require,
+    whole_number,
+    whole_seed,
+)
 
 
 def test_the_sentence_names_owner_argument_requirement_and_value() -> None:
@@ -28,5 +41,36 @@ def test_a_value_that_is_not_finite_is_counted_and_placed() -> None:
 
 
 def test_a_missing_package_names_its_extra() -> None:
-    with pytest.raises(MissingExtra, match=r"plot\(\) needs nowhere_to_be_found.*bayesdrop\[plot\]"):
+    with pytest.raises(MissingExtra, match=r"plot\(\) needs nowhere_to_be_found.*pip install '\.\[plot\]'"):
         require("nowhere_to_be_found.part", extra="plot", owner="plot()")
+
+
+def test_numbers_of_an_argument_are_checked_in_one_place() -> None:
+    assert whole_number("f", "n", np.int64(3), at_least=1) == 3
+    assert type(whole_number("f", "n", np.int64(3))) is int
+    for bad in (True, 1.0, "1", None, 0, 10**30, torch.tensor(1)):
+        with pytest.raises(ValueError, match="f: `n` must be a positive int"):
+            whole_number("f", "n", bad, at_least=1)
+    assert real_number("f", "x", torch.tensor(0.5), "in (0, 1)", above=0, below=1) == 0.5
+    for bad in (True, 1j, "0.5", None, math.nan, math.inf, 1.0, 0, 10**400, [0.5], torch.ones(2)):
+        with pytest.raises(ValueError, match=r"f: `x` must be in \(0, 1\)"):
+            real_number("f", "x", bad, "in (0, 1)", above=0, below=1)
+    assert real_numbers("f", "x", [0.1, 0.2], "numbers").tolist() == [0.1, 0.2], "in double precision"
+    for bad in (
+        True,
+        "a",
+        None,
+        [True, False],
+        ["a"],
+        {1},
+        {},
+        [[1], [1, 2]],
+        torch.zeros(2, dtype=torch.cfloat),
+    ):
+        with pytest.raises(TypeError, match="f: `x` must be numbers"):
+            real_numbers("f", "x", bad, "numbers")
+    for bad in (-1, 2**63, 1.0, True, object()):
+        with pytest.raises(ValueError, match="f: `seed` must be an int from 0"):
+            whole_seed("f", bad)
+    with pytest.raises(TypeError, match="f: `x` must be True or False; got 'no'"):
+        must_be_flag("f", x="no")

@@ -37,11 +37,18 @@ ROWS = {
     "inputs": 0,
     "progress": 0,
     "randomness": 0,
+    "scale": 0,
     "version": 0,
 }
 PACKAGE = Path(__file__).parents[1] / "src" / "bayesdrop"
 # What the lowest rows stand on: the error sentence serves all of row 0.
-WITHIN_ROW = {("inputs", "errors"), ("progress", "errors"), ("functional", "errors"), ("__main__", "cli")}
+WITHIN_ROW = {
+    ("inputs", "errors"),
+    ("progress", "errors"),
+    ("functional", "errors"),
+    ("scale", "errors"),
+    ("__main__", "cli"),
+}
 # Doors to scikit-learn: their classes derive from its own. Nothing imports them unasked.
 SKLEARN_DOORS = {"linear", "estimators"}
 HEAVY = {"matplotlib", "scipy", "sklearn", "pandas", "statsmodels", "optuna", "gymnasium", "typer", "rich"}

@@ -1,9 +1,15 @@
 """bayesdrop: honest uncertainty for any PyTorch network through Bayesian dropout."""
 
-from bayesdrop import metrics, models
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from bayesdrop import functional, layers, likelihoods, metrics, models, objectives
 from bayesdrop.audit import Audit, audit
 from bayesdrop.draws import FunctionDraw
-from bayesdrop.errors import Diverged, NoRandomness
+from bayesdrop.errors import Diverged, MissingExtra, NoRandomness
 from bayesdrop.fit import History, fit
 from bayesdrop.layers import (
     BernoulliDropout,
@@ -20,7 +26,14 @@ from bayesdrop.layers import (
     share_rates,
     total_kl,
 )
-from bayesdrop.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood, Multinomial
+from bayesdrop.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    Multinomial,
+)
 from bayesdrop.objectives import (
     ElboTerms,
     NegativeELBO,
@@ -32,8 +45,21 @@ from bayesdrop.predict import NotFinite, PartlyRandom, Prediction, predict
 from bayesdrop.storage import load, save
 from bayesdrop.version import __version__
 
+if TYPE_CHECKING:
+    from bayesdrop import acquire as acquire
+    from bayesdrop import calibration as calibration
+    from bayesdrop import data as data
+    from bayesdrop import estimators as estimators
+    from bayesdrop import experiments as experiments
+    from bayesdrop import gp as gp
+    from bayesdrop import linear as linear
+    from bayesdrop import plots as plots
+    from bayesdrop import stacked as stacked
+    from bayesdrop import tables as tables
+
 __all__ = [
     "Audit",
+    "Bernoulli",
     "BernoulliDropout",
     "Categorical",
     "ConcreteDropout",
@@ -62,9 +88,13 @@ __all__ = [
     "audit",
     "convert",
     "fit",
+    "functional",
+    "layers",
+    "likelihoods",
     "load",
     "metrics",
     "models",
+    "objectives",
     "precision_from_weight_decay",
     "predict",
     "rates",
@@ -73,3 +103,34 @@ __all__ = [
     "total_kl",
     "weight_decay_from_precision",
 ]
+
+#: packages that are imported when they are asked for, as `bayesdrop.plots`, and the extra that each needs
+_ON_DEMAND = {
+    "acquire": None,
+    "calibration": None,
+    "data": None,
+    "estimators": "sklearn",
+    "experiments": None,
+    "gp": None,
+    "linear": "sklearn",
+    "plots": None,
+    "stacked": None,
+    "tables": "tables",
+}
+
+
+if not TYPE_CHECKING:  # a checker knows the names from above, and finds those that are misspelt
+
+    def __getattr__(name: str) -> ModuleType:
+        if name not in _ON_DEMAND:
+            raise AttributeError(f"module 'bayesdrop' has no attribute {name!r}")
+        try:
+            return importlib.import_module(f"bayesdrop.{name}")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("bayesdrop"):
+                raise
+            raise MissingExtra.of(f"bayesdrop.{name}", error.name, _ON_DEMAND[name] or "all") from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ON_DEMAND})

@@ -135,4 +135,17 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="of at least 2 draws"):
         acquire.batch_bald(bd.Prediction.from_draws(torch.randn(1, 4, 2), bd.Categorical()), 1)
     with pytest.raises(ValueError, match=r"probabilities \(N, K\)"):
-        acquire.batch_bald(bd.Prediction.from_draws(torch.randn(3, 4, 2, 5), bd.Categorical()), 1)
+        acquire.batch_bald(bd.Prediction.from_draws(torch.randn(3, 4, 2, 5), bd.Categorical(class_axis=1)), 1)
+
+
+def test_a_row_is_not_asked_for_twice() -> None:
+    """Repeated rows of `among` came back several times, and a batch of them told nothing new."""
+    prediction, _ = example()
+    with pytest.raises(ValueError, match="`among` must be rows that differ; got 'row 2 3 times'"):
+        acquire.select(torch.rand(6), 2, among=torch.tensor([2, 2, 2, 1]))
+    with pytest.raises(ValueError, match="batch_bald: `among` must be rows that differ"):
+        acquire.batch_bald(prediction, 2, among=torch.tensor([0, -6]))
+    with pytest.raises(ValueError, match="indices of 6 rows; got '0 to 6'"):
+        acquire.select(torch.rand(6), 1, among=torch.tensor([0, 6]))
+    with pytest.raises(TypeError, match="`among` must be 6 booleans, or indices of rows"):
+        acquire.select(torch.rand(6), 1, among=[0, 1])  # type: ignore[arg-type]

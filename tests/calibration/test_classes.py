@@ -154,6 +154,44 @@ def test_sets_need_not_be_empty() -> None:
     assert labels.shape == (300,)
 
 
+@pytest.mark.parametrize("score", SCORES)
+def test_every_place_of_a_row_has_a_threshold_of_its_own(score: Any) -> None:
+    """Tokens (N, L, K): as L calibrators of (N, K) would, except for the random share of aps."""
+    logits = torch.randn(1, 120, 3, 5, dtype=torch.float64) * torch.tensor([0.3, 1.0, 3.0])[:, None]
+    labels = torch.randint(5, (120, 3))
+    tokens = bd.Prediction.from_draws(logits, bd.Categorical(class_axis=-1))
+    conformal = ConformalClassifier(0.8, score=score, randomized=False).fit(tokens, labels)
+    sets = conformal.sets(tokens)
+    assert sets.members.shape == (120, 3, 5)
+    assert conformal.threshold.shape == (3,)
+    assert sets.covers(labels).shape == sets.size.shape == (120, 3)
+    for place in range(3):
+        one = bd.Prediction.from_draws(logits[:, :, place], bd.Categorical())
+        alone = ConformalClassifier(0.8, score=score, randomized=False).fit(one, labels[:, place])
+        assert torch.equal(alone.sets(one).members, sets.members[:, place])
+        assert sets[7, place] == alone.sets(one)[7]
+    again = ConformalClassifier.from_state(conformal.state())
+    assert torch.equal(again.threshold, conformal.threshold)
+    first = bd.Prediction.from_draws(logits.movedim(-1, 2), bd.Categorical(class_axis=1))
+    assert torch.equal(ConformalClassifier.from_state(conformal.state()).sets(first).members, sets.members)
+
+
+def test_padding_does_not_count() -> None:
+    logits = torch.randn(1, 60, 2, 4, dtype=torch.float64)
+    labels = torch.randint(4, (60, 2))
+    labels[40:, 1] = -100
+    tokens = bd.Prediction.from_draws(logits, bd.Categorical(class_axis=-1))
+    conformal = ConformalClassifier(0.8).fit(tokens, labels, ignore_index=-100)
+    short = bd.Prediction.from_draws(logits[:, :40, 1], bd.Categorical())
+    alone = ConformalClassifier(0.8).fit(short, labels[:40, 1])
+    assert conformal.threshold[1] == alone.threshold
+    nothing = labels.clone()
+    nothing[:, 1] = -100
+    never = ConformalClassifier(0.8, per_class=True).fit(tokens, nothing, ignore_index=-100)
+    assert never.threshold.shape == (2, 4)
+    assert never.sets(tokens).members[:, 1].all()
+
+
 def test_conformal_sets_stand_on_scaled_draws() -> None:
     """Peers refuse this combination: draws, then temperature, then sets, each on rows of its own."""
     prediction, labels = known(3000, 0, wrong=4.0)
@@ -203,9 +241,13 @@ def test_mistakes_are_named() -> None:
         ConformalClassifier().sets(prediction)
     with pytest.raises(ValueError, match="labels of shape"):
         ConformalClassifier().fit(prediction, labels[:3])
-    images = bd.Prediction.from_draws(torch.randn(2, 3, 4, 5, 5), bd.Categorical())
-    with pytest.raises(ValueError, match="Pixels of one image are not exchangeable"):
-        ConformalClassifier().fit(images, torch.zeros(3, 5, 5, dtype=torch.long))
+    tokens = bd.Prediction.from_draws(torch.randn(2, 20, 3, 6), bd.Categorical(class_axis=-1))
+    with pytest.raises(ValueError, match=r"of rows with labels \(\), as the calibration set's; got \(3,\)"):
+        ConformalClassifier().fit(prediction, labels).sets(tokens)
+    with pytest.raises(ValueError, match="`seed` must be an int"):
+        ConformalClassifier().fit(prediction, labels, seed=1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="labels of shape"):
+        ConformalClassifier().fit(prediction, labels).sets(prediction).covers(labels[:3])
     fitted = ConformalClassifier(per_class=True).fit(prediction, labels)
     with pytest.raises(ValueError, match="of 6 classes"):
         fitted.sets(known(5, 0, classes=4)[0])

@@ -38,8 +38,8 @@ def test_the_temperature_of_draws_undoes_what_was_done_to_them() -> None:
     def loss(log_temperature: Tensor) -> Tensor:
         scaled = prediction.draws.double() / log_temperature.exp()
         return (
-            -bd.Categorical(class_axis=-1)
-            .log_probs(scaled, -1)
+            -bd.Categorical()
+            .class_log_probs(scaled, leading=1)
             .exp()
             .mean(0)
             .log()

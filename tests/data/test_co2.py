@@ -72,5 +72,5 @@ def test_the_default_dtype_is_respected() -> None:
 
 def test_without_statsmodels_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "statsmodels.datasets.co2", None)
-    with pytest.raises(MissingExtra, match=r"bayesdrop\[data\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[data\]"):
         load_co2()

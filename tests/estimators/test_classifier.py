@@ -86,3 +86,9 @@ def test_the_temperature_is_set_by_rows_that_were_held_out() -> None:
         -0.8, sure.log_likelihood(fresh, outcome).mean()
     )
     assert torch.tensor(honest.predict_proba(fresh)).max() < 0.99
+
+
+def test_several_labels_a_row_are_refused_with_what_to_do() -> None:
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"`y` must be one label a row, .* got \(20, 2\)\. .*Bernoulli"):
+        DropoutClassifier(preset="quick").fit(x, x > 0)

@@ -282,7 +282,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         DropoutRegressor(**SMALL).fit(x, np.full(40, 3.0))
     with pytest.raises(ValueError, match="1 sample"):
         DropoutRegressor(**SMALL).fit(x[:1], y[:1])
-    with pytest.raises(ValueError, match="name` must be one of 'default'"):
+    with pytest.raises(ValueError, match="preset` must be one of 'default'"):
         DropoutRegressor(preset="best").fit(x, y)
     with pytest.raises(ValueError, match="`noise` must be"):
         DropoutRegressor(noise="classes").fit(x, y)
@@ -294,3 +294,35 @@ def test_what_makes_no_sense_is_refused() -> None:
         DropoutRegressor(**SMALL).fit(x, y, sample_weight=np.zeros(40))
     with pytest.raises(ValueError, match="NaN"):
         DropoutRegressor(**SMALL).fit(x * np.nan, y)
+
+
+@pytest.mark.parametrize("scale", [1e-165, 1e160])
+def test_a_scale_whose_squares_are_no_doubles_is_refused(scale: float) -> None:
+    """A target of 1e-165 was predicted 1e164 times off, and 1e160 gave NaN."""
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    for X, y in ((x, x[:, 0] * scale), (x * scale, x[:, 0])):
+        with pytest.raises(ValueError, match=r"DropoutRegressor: `[Xy]` must be of a size from 1e-140"):
+            DropoutRegressor(preset="quick").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"random_state": 1.0}, "DropoutRegressor: `random_state` must be an int from 0"),
+        ({"random_state": True}, "DropoutRegressor: `random_state` must be an int from 0"),
+        ({"random_state": "0"}, "DropoutRegressor: `random_state` must be an int from 0"),
+        ({"hidden": 2.5}, "DropoutRegressor: `hidden` must be the widths"),
+        ({"processes": 1.5}, "DropoutRegressor: `processes` must be a positive int"),
+        ({"preset": ["quick"]}, "DropoutRegressor: `preset` must be one of"),
+        ({"p": "0.1"}, "Settings: `p` must be"),
+        ({"search": "grid", "grid": {"p": 0.1}}, "DropoutRegressor: `grid` must be a list of values for 'p'"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any], sentence: str) -> None:
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        DropoutRegressor(**{"preset": "quick"} | options).fit(x, x[:, 0])
+
+
+def test_an_int_is_one_hidden_layer() -> None:
+    assert DropoutRegressor(hidden=7).recipe(100, 3).candidates[0].settings.hidden == (7,)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -176,19 +175,24 @@ def test_a_number_of_processes_is_positive(tmp_path: Path, processes: Any) -> No
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_found_piece_says_how_long_it_had_taken(tmp_path: Path, processes: int) -> None:
+    keys = [{"n": 1}, {"n": 2}]
     cache = PieceCache("toy", folder=tmp_path)
-    run_pieces([{"seconds": 0.05}], _sleep, cache=cache)
-    cache.get({"seconds": 0.02}, lambda: _sleep({"seconds": 0.02}))
-    assert cache.found_seconds == 0, "they were computed in this run"
+    for key, seconds in zip(keys, (50.0, 20.0), strict=True):
+        cache.keep(key, {}, seconds)
+    assert cache.found_seconds == 0, "they were not found"
     again = PieceCache("toy", folder=tmp_path)
     for _ in range(2):
-        run_pieces([{"seconds": 0.05}, {"seconds": 0.02}], _sleep, cache=again, processes=processes)
-    assert 0.07 <= again.found_seconds < 5
+        run_pieces(keys, Counted(), cache=again, processes=processes)
+    assert again.found_seconds == 70, "and a piece counts once however often it is asked for"
 
 
-def _sleep(key: Any) -> dict[str, Any]:
-    time.sleep(key["seconds"])
-    return {}
+def test_a_computed_piece_is_kept_with_its_time(tmp_path: Path) -> None:
+    cache = PieceCache("toy", folder=tmp_path)
+    run_pieces([{"n": 1}], Counted(), cache=cache)
+    assert cache.found_seconds == 0, "it was computed in this run"
+    again = PieceCache("toy", folder=tmp_path)
+    run_pieces([{"n": 1}], Counted(), cache=again)
+    assert again.found_seconds > 0
 
 
 def test_progress_is_drawn_on_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

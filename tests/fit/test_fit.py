@@ -637,3 +637,13 @@ def test_progress_is_shown_when_asked_for(capfd: pytest.CaptureFixture[str]) -> 
     assert shown.out == ""
     assert "2/2" in shown.err
     assert "loss" in shown.err
+
+
+def test_a_loss_of_outputs_and_targets_is_refused_with_what_to_do() -> None:
+    with pytest.raises(
+        TypeError, match=r"`objective` must be a function of \(model, x, y\); got CrossEntropyLoss"
+    ):
+        bd.fit(network(), problem(), nn.CrossEntropyLoss(), epochs=1)
+    x, y = problem()
+    loss = nn.MSELoss()
+    bd.fit(network(), (x, y), lambda model, x, y: loss(model(x), y), epochs=1)

@@ -153,7 +153,7 @@ def test_any_function_has_a_kernel() -> None:
         ({"length_scale": 0.0}, "`length_scale` must be above 0"),
         ({"bias_std": -1.0}, "`bias_std` must be a number of at least 0"),
         ({"variance": float("nan")}, "`variance` must be above 0"),
-        ({"depth": 0}, "`depth` must be an int of at least 1"),
+        ({"depth": 0}, "`depth` must be a positive int"),
     ],
 )
 def test_impossible_options_are_refused(options: dict[str, Any], sentence: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import bayesdrop as bd
 from bayesdrop import (
     BernoulliDropout,
     ConcreteDropout,
@@ -305,3 +306,22 @@ def test_other_bad_options_are_refused() -> None:
         BernoulliDropout(nn.Linear(3, 2), p=0.1).train()(torch.zeros(5, 4))
     with pytest.raises(TypeError, match="a layer with weights"):
         BernoulliDropout(nn.LazyLinear(2), p=0.1)
+
+
+@pytest.mark.parametrize("kind", [BernoulliDropout, GaussianDropout, DropConnect, MixtureDropout])
+def test_a_rate_that_is_one_in_single_precision_is_refused(kind: type[StochasticLayer]) -> None:
+    """1 - 1e-9 is 1 in float32, where the noise, divided by 1 - p, and the divergence were infinite."""
+    with pytest.raises(ValueError, match="`p` must be below 1 when it is rounded to float32"):
+        kind(nn.Linear(3, 2), 1 - 1e-9)
+    doubles = kind(nn.Linear(3, 2).double(), 1 - 1e-9)
+    assert torch.isfinite(doubles.kl())
+    assert torch.isfinite(doubles.train()(torch.ones(4, 3, dtype=torch.float64))).all()
+
+
+def test_what_is_no_module_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="total_kl: `model` must be"):
+        bd.total_kl("net")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="rates: `model` must be"):
+        bd.rates({})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="total_kl: `length_scale` must be a positive number"):
+        bd.total_kl(nn.Sequential(BernoulliDropout(nn.Linear(2, 2))), -1.0)

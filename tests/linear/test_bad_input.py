@@ -37,7 +37,7 @@ Y = X @ [1.0, -1.0, 0.5]
         ({"solver": "dual", "f": 0.0, "lambda0": 0.0}, "`lambda0` must be above 0 where f is 0"),
         ({"tol": 0.0}, "`tol` must be a positive number"),
         ({"a0": -1.0}, "`a0` must be a number of at least 0"),
-        ({"max_iter": 0}, "`max_iter` must be a positive int or None"),
+        ({"max_iter": 0}, "`max_iter` must be a positive int"),
     ],
 )
 def test_a_bad_option_is_named(options: dict[str, Any], message: str) -> None:
@@ -138,3 +138,32 @@ def test_bad_paths_and_rules() -> None:
         dropout_log_posterior(lambda w: w.sum(), lambda w: w.sum(), lambda w, generator: w)
     with pytest.raises(TypeError, match="a DropPerturbation or a function"):
         dropout_log_posterior(lambda w: w.sum(), lambda w: w.sum(), 0.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scale", [1e-165, 1e165, 1e200])
+def test_numbers_whose_squares_are_no_doubles_are_refused(scale: float) -> None:
+    """X times 1e200 gave NaN, and a target of 1e-165 was 1e164 times off."""
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    y = X[:, 0]
+    for model in (BayesianDropoutRegression(), BayesianDropoutRegression(lambda0=0.0)):
+        with pytest.raises(ValueError, match="`X` must be of a size from 1e-140"):
+            model.fit(X * [1, scale, 1], y)
+        with pytest.raises(ValueError, match="`y` must be of a size from 1e-140"):
+            model.fit(X, y * scale)
+    sparse = scipy.sparse.csr_array(X * scale)
+    with pytest.raises(ValueError, match="in column 0"):
+        BayesianDropoutClassifier().fit(sparse, y > 0)
+    with pytest.raises(ValueError, match="dropout_path: `y`"):
+        dropout_path(X, y * scale, f=[0.1], lambda0=[0.0])
+
+
+@pytest.mark.parametrize("scale", [2.0**-400, 2.0**400])
+def test_within_those_bounds_the_units_do_not_matter(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 3))
+    y = X[:, 0] + 0.1 * rng.normal(size=20)
+    plain, other = (BayesianDropoutRegression(f=0.2, lambda0=0.0) for _ in range(2))
+    mean, std = plain.fit(X, y).predict(X, return_std=True)
+    scaled_mean, scaled_std = other.fit(X * scale, y * scale).predict(X * scale, return_std=True)
+    np.testing.assert_allclose(scaled_mean, mean * scale, rtol=1e-9)
+    np.testing.assert_allclose(scaled_std, std * scale, rtol=1e-9)

@@ -156,5 +156,5 @@ def test_errors_are_bounded_ordered_and_blind_to_the_order_of_rows(
 @pytest.mark.parametrize("num_bins", [0, -1, 2.0, True])
 def test_bins_are_counted(num_bins: int) -> None:
     draws, y = _case(rows=5)
-    with pytest.raises(ValueError, match="calibration_error: `num_bins` must be an int of at least 1"):
+    with pytest.raises(ValueError, match="calibration_error: `num_bins` must be a positive int"):
         expected_calibration_error(Prediction.from_draws(draws, Categorical()), y, num_bins=num_bins)

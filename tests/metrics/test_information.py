@@ -94,7 +94,7 @@ def test_sure_draws_that_disagree_have_nothing_but_mutual_information() -> None:
 def test_information_lies_within_its_bounds(seed: int, draws: int, classes: int, scale: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = scale * torch.randn(draws, 5, classes, 2, dtype=torch.double, generator=generator)
-    prediction = Prediction.from_draws(logits, Categorical())
+    prediction = Prediction.from_draws(logits, Categorical(class_axis=1))
     entropy, information = float(predictive_entropy(prediction)), float(mutual_information(prediction))
     slack = 1e-12
     assert 0 <= information <= entropy + slack <= math.log(classes) + 2 * slack

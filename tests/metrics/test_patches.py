@@ -158,7 +158,7 @@ def test_sequences_and_volumes_have_patches_too(shape: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(2, (2, *shape), generator=generator)
     draws = torch.randn(3, 2, 2, *shape, dtype=torch.double, generator=generator)
-    prediction = Prediction.from_draws(draws, Categorical())
+    prediction = Prediction.from_draws(draws, Categorical(class_axis=1))
     result = pavpu(prediction, y, patch=max(shape), threshold=0.6)
     axes = tuple(range(1, y.dim()))
     accurate = (prediction.label == y).double().mean(axes) > 0.5
@@ -228,7 +228,7 @@ def test_conditions_that_never_hold_give_nan_and_pavpu_stays_defined() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"patch": 0}, "`patch` must be an int of at least 1"),
+        ({"patch": 0}, "`patch` must be a positive int"),
         ({"num_thresholds": 1}, "`num_thresholds` must be an int of at least 2"),
         ({"threshold": math.nan}, "`threshold` must be finite"),
         ({"entropy_range": (1.0, 0.5)}, "`entropy_range` must be two finite numbers"),

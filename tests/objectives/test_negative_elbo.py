@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import bayesdrop as bd
 from bayesdrop import (
     BernoulliDropout,
     Categorical,
@@ -180,7 +182,7 @@ def test_bad_input_is_refused() -> None:
             NegativeELBO(Gaussian(1.0), num_data=bad)
     with pytest.raises(TypeError, match="`likelihood` must be a Likelihood"):
         NegativeELBO(nn.MSELoss(), num_data=1)
-    with pytest.raises(ValueError, match="`length_scale` must be a positive number or None"):
+    with pytest.raises(ValueError, match="`length_scale` must be a positive number"):
         NegativeELBO(Gaussian(1.0), num_data=1, length_scale=0.0)
     with pytest.raises(ValueError, match="`model` must be a model with stochastic layers"):
         NegativeELBO(Gaussian(1.0), num_data=1)(nn.Linear(1, 1), torch.zeros(2, 1), torch.zeros(2, 1))
@@ -234,3 +236,25 @@ def test_bad_settings_of_precision_are_refused(change: dict[str, float], name: s
         precision_from_weight_decay(1.0, **settings)
     with pytest.raises(ValueError, match="`precision` must be a positive number"):
         weight_decay_from_precision(0.0, p=0.1, length_scale=1.0, num_data=10)
+
+
+@pytest.mark.parametrize("num_data", [0.5, True, None, "10", nn.Linear(2, 2), torch.tensor(3)])
+def test_num_data_is_a_count(num_data: Any) -> None:
+    """A module was taken in as a part of the objective, past the check of the property."""
+    with pytest.raises(ValueError, match="NegativeELBO: `num_data` must be a positive int"):
+        bd.NegativeELBO(bd.Gaussian(1.0), num_data=num_data)
+    for function in (bd.precision_from_weight_decay, bd.weight_decay_from_precision):
+        with pytest.raises(ValueError, match="`num_data` must be a positive int"):
+            function(1e-4, p=0.5, length_scale=0.1, num_data=num_data)
+
+
+def test_the_objective_names_what_is_no_module_and_no_tensor() -> None:
+    objective = bd.NegativeELBO(bd.Gaussian(1.0), num_data=3)
+    with pytest.raises(TypeError, match="NegativeELBO: `model` must be"):
+        objective(len, torch.ones(3, 2), torch.ones(3, 1))
+    with pytest.raises(TypeError, match="NegativeELBO: `y` must be a tensor; got list"):
+        objective(bd.models.mlp(2, 3, 1), torch.ones(3, 2), [1.0, 2.0, 3.0])
+    with pytest.raises(TypeError, match="arm_loss: `model` must be"):
+        bd.arm_loss(None, lambda _: torch.ones(3))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="arm_loss: `loss_per_example` must be a function"):
+        bd.arm_loss(nn.Linear(2, 2), torch.ones(3))  # type: ignore[arg-type]

@@ -139,7 +139,7 @@ def test_the_grid_may_begin_with_the_surest_by_a_score_of_ones_own(prediction: P
 
 
 NUMBERS = Prediction.from_draws(torch.randn(3, 3, 2), Gaussian(0.1))
-PIXELS = Prediction.from_draws(torch.randn(3, 3, 2, 5), Categorical())
+PIXELS = Prediction.from_draws(torch.randn(3, 3, 2, 5), Categorical(class_axis=1))
 BAD_CALLS: dict[str, tuple[type[Exception], str, Any]] = {
     "spread": (ValueError, r"\(T, 3, K\)", lambda ax: plot_spread(ax, ANGLES, torch.ones(3, 2))),
     "spread names": (

@@ -199,5 +199,5 @@ def test_a_folder_without_write_permission_is_refused(
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtra, match=r"bayesdrop\[plot\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[plot\]"):
         new_figure(2, 2)

@@ -249,7 +249,7 @@ def test_what_does_not_fit_the_likelihood_is_refused() -> None:
             raw.quantile(bad)
     with pytest.raises(ValueError, match=r"`level` must be in \(0, 1\)"):
         raw.interval(95)
-    with pytest.raises(ValueError, match="`n` must be at least 1"):
+    with pytest.raises(ValueError, match="`n` must be a positive int"):
         raw.sample(0)
     with pytest.raises(ValueError, match=r"`y` must be 3 rows; got \(4,\)"):
         classes.log_prob(torch.zeros(4, dtype=torch.long))
@@ -267,3 +267,14 @@ def test_multinomial_predictions_score_counts() -> None:
     log_prob = torch.stack([Multinomial().log_prob(output, counts) for output in draws])
     torch.testing.assert_close(prediction.log_prob(counts), log_prob.logsumexp(0) - math.log(7))
     assert prediction.entropy.shape == (4,)
+
+
+@pytest.mark.parametrize("q", [1e-12, 1 - 1e-9])
+def test_quantiles_far_out_are_those_of_the_mixture_in_single_precision_too(q: float) -> None:
+    """Single precision has no number between 1 - 6e-8 and 1: such quantiles were infinite."""
+    draws = torch.tensor([[[0.0]], [[1.0]]])
+    found = Prediction.from_draws(draws, Gaussian(0.5)).quantile(q)
+    means = draws.double().flatten().numpy()
+    exact = optimize.brentq(lambda v: stats.norm.cdf(v, means, 0.5).mean() - q, -9, 9, xtol=1e-12)
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(exact, rel=1e-5)

@@ -161,8 +161,8 @@ def test_the_papers_settings_are_theirs() -> None:
         ({"folds": 1, "parts": 1}, "`folds` must be at least 2"),
         ({"holdout": "last"}, "`parts` must be 1"),
         ({"precisions": (1.0,)}, "noise='fixed'"),
-        ({"blocks": 0}, "`blocks` must be at least 1"),
-        ({"judge_draws": 0}, "`judge_draws` must be at least 1"),
+        ({"blocks": 0}, "`blocks` must be a positive int"),
+        ({"judge_draws": 0}, "`judge_draws` must be a positive int"),
     ],
 )
 def test_recipes_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

@@ -256,7 +256,7 @@ def test_every_row_is_seen_once_before_any_is_seen_again() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hidden": (0,)}, "`hidden` must be positive ints"),
+        ({"hidden": (0,)}, "`hidden` must be the widths of hidden layers, positive ints"),
         ({"p": 1.0}, "must be in \\[0, 1\\)"),
         ({"p": (0.1,)}, "one per hidden layer \\(2\\)"),
         ({"method": "dropblock"}, "`method` must be 'bernoulli'"),

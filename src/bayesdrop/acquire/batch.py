@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.acquire.select import allowed_rows
-from bayesdrop.errors import must
+from bayesdrop.errors import must, whole_number, whole_seed
 from bayesdrop.likelihoods import ClassLikelihood
 from bayesdrop.predict import Prediction
 
@@ -60,15 +60,10 @@ def batch_bald(
     owner = "acquire.batch_bald"
     probs = _draw_probabilities(owner, prediction)
     rows = allowed_rows(owner, probs.shape[1], k, among)
-    if (
-        isinstance(max_configurations, bool)
-        or not isinstance(max_configurations, int)
-        or max_configurations < 1
-    ):
-        raise ValueError(must(owner, "max_configurations", "an int of at least 1", max_configurations))
+    max_configurations = whole_number(owner, "max_configurations", max_configurations, at_least=1)
     probs = probs[:, rows]
     draws, size, classes = probs.shape
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(whole_seed(owner, seed))
     # weight[m, t] = P(labels m of the chosen rows | w_t) / T: one configuration, that of no label, at first
     weight = torch.full((1, draws), 1 / draws, dtype=torch.float64)
     share = torch.ones(1, dtype=torch.float64)
@@ -135,7 +130,7 @@ def _draw_probabilities(owner: str, prediction: Prediction) -> Tensor:
     likelihood = prediction.likelihood
     if not isinstance(likelihood, ClassLikelihood):
         raise TypeError(must(owner, "prediction", "a prediction of classes", prediction))
-    if prediction.mean.dim() != 2:
+    if prediction.label.numel() != len(prediction):
         got = tuple(prediction.mean.shape)
         raise ValueError(must(owner, "prediction", "of one label a row, probabilities (N, K)", got))
     if not prediction.shared:
@@ -143,5 +138,5 @@ def _draw_probabilities(owner: str, prediction: Prediction) -> Tensor:
         raise ValueError(must(owner, "prediction", "of draws that are functions", "independent draws", hint))
     if prediction.num_draws < 2:
         raise ValueError(must(owner, "prediction", "of at least 2 draws", prediction.num_draws))
-    log_probs = likelihood.log_probs(prediction.draws.to(torch.float64), 2)
-    return log_probs.exp()
+    log_probs = likelihood.class_log_probs(prediction.draws.to(torch.float64), leading=1)
+    return log_probs.exp().reshape(*prediction.draws.shape[:2], -1)

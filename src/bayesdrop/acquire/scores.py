@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite
+from bayesdrop.errors import must, must_be_finite, whole_seed
 from bayesdrop.likelihoods import ClassLikelihood
 from bayesdrop.predict import Prediction
 
@@ -84,7 +84,7 @@ def random(prediction: Prediction, *, seed: int = 0) -> Tensor:
     Returns: (N,), uniform in [0, 1).
     """
     _check("acquire.random", prediction)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(whole_seed("acquire.random", seed))
     return torch.rand(len(prediction), generator=generator, dtype=torch.float64)
 
 
@@ -101,7 +101,7 @@ def _check(owner: str, prediction: Prediction) -> None:
 def _check_classes(owner: str, prediction: Prediction) -> None:
     _check(owner, prediction)
     if not isinstance(prediction.likelihood, ClassLikelihood):
-        hint = "Use acquire.mean_std for numbers, or predict with likelihood=Categorical()."
+        hint = "Use acquire.mean_std for numbers, or predict with likelihood=Categorical() or Bernoulli()."
         raise TypeError(must(owner, "prediction", "a prediction of classes", prediction, hint))
 
 

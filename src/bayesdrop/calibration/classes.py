@@ -13,7 +13,15 @@ from torch import Tensor
 from bayesdrop.calibration.rank import check_level, conformal_quantile
 from bayesdrop.calibration.saved import Calibrator
 from bayesdrop.calibration.targets import check_classes, check_labels
-from bayesdrop.errors import must
+from bayesdrop.errors import (
+    is_one_of,
+    must,
+    must_be_flag,
+    must_be_tensor,
+    real_number,
+    whole_number,
+    whole_seed,
+)
 from bayesdrop.predict import Prediction
 
 __all__ = ["ConformalClassifier", "PredictionSets"]
@@ -25,18 +33,26 @@ _STREAMS = 0x5E7_C0DE_0000
 
 @dataclass(frozen=True, eq=False)
 class PredictionSets:
-    """A set of classes for every row."""
+    """A set of classes for every label: one a row, or several where a row has several."""
 
-    members: Tensor  #: (N, K) whether a class is in the set
+    members: Tensor  #: (N, ..., K) whether a class is in the set, classes on the last axis
 
     @property
     def size(self) -> Tensor:
-        """(N,) how many classes each set holds."""
-        return self.members.sum(1)
+        """(N, ...) how many classes each set holds."""
+        return self.members.sum(-1)
 
     def covers(self, y: Tensor) -> Tensor:
-        """(N,) whether each set holds its label."""
-        return self.members.gather(1, y.long().unsqueeze(1)).squeeze(1)
+        """(N, ...) whether each set holds its label."""
+        owner, classes = "PredictionSets.covers", self.members.shape[-1]
+        must_be_tensor(owner, "y", y)
+        if y.shape != self.members.shape[:-1]:
+            want = f"labels of shape {tuple(self.members.shape[:-1])}"
+            raise ValueError(must(owner, "y", want, tuple(y.shape)))
+        known = (y >= 0) & (y < classes) & (y == y.long())
+        if not bool(known.all()):
+            raise ValueError(must(owner, "y", f"in 0 to {classes - 1}", y[~known].flatten()[0].item()))
+        return self.members.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
     def coverage(self, y: Tensor) -> Tensor:
         """Share of sets that hold their label. Shape ()."""
@@ -45,9 +61,13 @@ class PredictionSets:
     def __len__(self) -> int:
         return self.members.shape[0]
 
-    def __getitem__(self, row: int) -> list[int]:
-        """The classes of one row."""
-        found: list[int] = self.members[row].nonzero().flatten().tolist()
+    def __getitem__(self, row: int | tuple[int, ...]) -> list[int]:
+        """The classes of one set: `sets[row]`, or `sets[row, output]` where a row has several labels."""
+        place = row if isinstance(row, tuple) else (row,)
+        if len(place) != self.members.dim() - 1:
+            want = f"{self.members.dim() - 1} indices, one set's place"
+            raise IndexError(must("PredictionSets", "row", want, row))
+        found: list[int] = self.members[place].nonzero().flatten().tolist()
         return found
 
 
@@ -65,7 +85,11 @@ class ConformalClassifier(Calibrator):
         aps    p_(1) + ... + p_(r - 1) + u p_k                sets that adapt to hard rows
         raps   the same + penalty max(0, r - free_ranks)      without aps's long tails of classes
 
-    u is uniform in [0, 1], one a row, or 1 with `randomized=False`, for sets that chance has no part in.
+    u is uniform in [0, 1], one a label, or 1 with `randomized=False`, for sets that chance has no part in.
+
+    Where rows have several labels (outputs of a `Bernoulli`, tokens, pixels) every place has a threshold of
+    its own, from the n rows, and the promise holds at each place: labels of one row are not exchangeable
+    with each other. A set of a `Bernoulli`'s output is {}, {0}, {1} or {0, 1}.
 
     Args:
         level: coverage, as 0.9.
@@ -94,17 +118,14 @@ class ConformalClassifier(Calibrator):
     ) -> None:
         owner = "ConformalClassifier"
         check_level(owner, level)
-        if score not in get_args(Score):
+        if not is_one_of(score, get_args(Score)):
             raise ValueError(must(owner, "score", f"one of {', '.join(get_args(Score))}", score))
-        if not 0 <= penalty < math.inf:
-            raise ValueError(must(owner, "penalty", "a number of at least 0", penalty))
-        if isinstance(free_ranks, bool) or not isinstance(free_ranks, int) or free_ranks < 0:
-            raise ValueError(must(owner, "free_ranks", "an int of at least 0", free_ranks))
+        must_be_flag(owner, randomized=randomized, per_class=per_class, never_empty=never_empty)
         self.level = float(level)
         self.score: Score = score
         self.randomized = randomized
-        self.penalty = float(penalty)
-        self.free_ranks = free_ranks
+        self.penalty = real_number(owner, "penalty", penalty, "a number of at least 0", at_least=0)
+        self.free_ranks = whole_number(owner, "free_ranks", free_ranks, at_least=0)
         self.per_class = per_class
         self.never_empty = never_empty
         self._threshold: Tensor | None = None
@@ -112,7 +133,10 @@ class ConformalClassifier(Calibrator):
 
     @property
     def threshold(self) -> Tensor:
-        """The largest score of a member: shape (), or (K,) with `per_class`. Infinite admits all classes."""
+        """The largest score of a member; infinite admits all classes.
+
+        Shape (), or of a row's labels where it has several; with `per_class`, K of them on a last axis.
+        """
         self.must_be_fitted("threshold")
         assert self._threshold is not None
         return self._threshold
@@ -122,48 +146,54 @@ class ConformalClassifier(Calibrator):
         """n, rows of the calibration set."""
         return self._num_calibration
 
-    def fit(self, prediction: Prediction, y: Tensor, *, seed: int = 0) -> Self:
+    def fit(
+        self, prediction: Prediction, y: Tensor, *, seed: int = 0, ignore_index: int | None = None
+    ) -> Self:
         """Find the threshold on a calibration set that neither training nor another calibrator has seen.
 
         Args:
-            prediction: of classes, probabilities (N, K).
-            y: (N,) labels.
+            prediction: of classes.
+            y: (N,) labels, or (N, ...) where rows have several.
             seed: of the u's.
+            ignore_index: a label that does not count, as of padding: its place has fewer rows then.
 
         Returns: itself.
         """
+        owner = "ConformalClassifier.fit"
         scores = self._scores("fit", prediction, seed, stream=0)
-        labels = check_labels("ConformalClassifier.fit", prediction, y)
-        own = scores.gather(1, labels.unsqueeze(1)).squeeze(1)
+        labels = check_labels(owner, prediction, y, ignore_index)
+        valid = torch.ones_like(labels, dtype=torch.bool) if ignore_index is None else labels != ignore_index
+        own = scores.gather(-1, torch.where(valid, labels, 0).unsqueeze(-1)).squeeze(-1)
         if self.per_class:
-            parts = [own[labels == k] for k in range(scores.shape[1])]
-            self._threshold = torch.stack(
-                [
-                    conformal_quantile(part, self.level) if len(part) else own.new_tensor(math.inf)
-                    for part in parts
-                ]
-            )
+            by_class = [_thresholds(own, valid & (labels == k), self.level) for k in range(scores.shape[-1])]
+            self._threshold = torch.stack(by_class, -1)
         else:
-            self._threshold = conformal_quantile(own, self.level)
+            self._threshold = _thresholds(own, valid, self.level)
         self._num_calibration = len(own)
         return self
 
     def sets(self, prediction: Prediction, *, seed: int = 0) -> PredictionSets:
-        """A set of classes for every row.
+        """A set of classes for every label.
 
         Args:
-            prediction: of classes, probabilities (N, K).
+            prediction: of classes, as that of `fit`.
             seed: of the u's; those of `fit` are others.
         """
         self.must_be_fitted("sets")
         scores = self._scores("sets", prediction, seed, stream=1)
-        if self.threshold.dim() and self.threshold.shape[0] != scores.shape[1]:
-            want = f"of {self.threshold.shape[0]} classes, as the calibration set's"
-            raise ValueError(must("ConformalClassifier.sets", "prediction", want, scores.shape[1]))
-        members = scores <= self.threshold
+        owner, places = "ConformalClassifier.sets", self.threshold.shape
+        if self.per_class and places[-1] != scores.shape[-1]:
+            want = f"of {places[-1]} classes, as the calibration set's"
+            raise ValueError(must(owner, "prediction", want, scores.shape[-1]))
+        places = places[:-1] if self.per_class else places
+        if places != scores.shape[1:-1]:
+            want = f"of rows with labels {tuple(places)}, as the calibration set's"
+            raise ValueError(must(owner, "prediction", want, tuple(scores.shape[1:-1])))
+        members = scores <= (self.threshold if self.per_class else self.threshold.unsqueeze(-1))
         if self.never_empty:
-            empty = ~members.any(1)
-            members[empty, prediction.probs.argmax(1)[empty]] = True
+            best = prediction.label.unsqueeze(-1)
+            empty = ~members.any(-1, keepdim=True)
+            members |= torch.zeros_like(members).scatter(-1, best, empty)
         return PredictionSets(members)
 
     def options(self) -> dict[str, Any]:
@@ -172,42 +202,53 @@ class ConformalClassifier(Calibrator):
         return {name: getattr(self, name) for name in names}
 
     def fitted(self) -> dict[str, Any] | None:
-        """The threshold (null: infinite) and n."""
+        """The threshold (null: infinite), its shape where it has more than one axis, and n."""
         if self._threshold is None:
             return None
         finite = [value if math.isfinite(value) else None for value in self._threshold.reshape(-1).tolist()]
-        return {
+        found: dict[str, Any] = {
             "threshold": finite if self._threshold.dim() else finite[0],
             "num_calibration": self._num_calibration,
         }
+        return found | ({"shape": list(self._threshold.shape)} if self._threshold.dim() > 1 else {})
 
     def put(self, fitted: Mapping[str, Any]) -> None:
         """Take a threshold and n."""
         found = fitted["threshold"]
         values = found if isinstance(found, list) else [found]
         threshold = torch.tensor([math.inf if v is None else float(v) for v in values], dtype=torch.float64)
-        self._threshold = threshold if isinstance(found, list) else threshold[0]
+        shape = fitted.get("shape", [len(values)] if isinstance(found, list) else [])
+        self._threshold = threshold.reshape(shape)
         self._num_calibration = int(fitted["num_calibration"])
 
     def _scores(self, name: str, prediction: Prediction, seed: int, stream: int) -> Tensor:
-        """(N, K) scores of all classes, in double precision."""
+        """(N, ..., K) scores of all classes, in double precision."""
         owner = f"ConformalClassifier.{name}"
         check_classes(owner, prediction)
-        if prediction.mean.dim() != 2:
-            hint = "Pixels of one image are not exchangeable."
-            got = tuple(prediction.mean.shape)
-            raise ValueError(must(owner, "prediction", "of one label a row, probabilities (N, K)", got, hint))
-        probs = prediction.probs.to(torch.float64)
+        seed = whole_seed(owner, seed)
+        probs = prediction.class_probs.to(torch.float64)
         if self.score == "lac":
             return 1 - probs
-        ordered, order = probs.sort(dim=1, descending=True, stable=True)
-        below = ordered.cumsum(1) - ordered
-        share = torch.ones(len(probs), 1, dtype=torch.float64)
+        ordered, order = probs.sort(dim=-1, descending=True, stable=True)
+        below = ordered.cumsum(-1) - ordered
+        share = torch.ones(*probs.shape[:-1], 1, dtype=torch.float64)
         if self.randomized:
-            generator = torch.Generator().manual_seed(_STREAMS + 2 * seed + stream)
-            share = torch.rand(len(probs), 1, generator=generator, dtype=torch.float64)
+            generator = torch.Generator().manual_seed((_STREAMS + 2 * seed + stream) % 2**64)
+            share = torch.rand(share.shape, generator=generator, dtype=torch.float64)
         score = below + share * ordered
         if self.score == "raps":
-            rank = torch.arange(1, probs.shape[1] + 1, dtype=torch.float64)
+            rank = torch.arange(1, probs.shape[-1] + 1, dtype=torch.float64)
             score = score + self.penalty * (rank - self.free_ranks).clamp_min(0)
-        return torch.empty_like(score).scatter(1, order, score)
+        return torch.empty_like(score).scatter(-1, order, score)
+
+
+def _thresholds(own: Tensor, counted: Tensor, level: float) -> Tensor:
+    """The conformal quantile, at every place, of those scores of the rows (N, ...) that count."""
+    if bool(counted.all()):
+        return conformal_quantile(own, level)
+    places = zip(own.reshape(len(own), -1).T, counted.reshape(len(own), -1).T, strict=True)
+    found = [
+        conformal_quantile(scores[some], level) if bool(some.any()) else own.new_tensor(math.inf)
+        for scores, some in places
+    ]
+    return torch.stack(found).reshape(own.shape[1:])

@@ -12,7 +12,7 @@ from torch import Tensor
 from bayesdrop.calibration.rank import check_level, conformal_quantile
 from bayesdrop.calibration.saved import Calibrator
 from bayesdrop.calibration.targets import check_numbers, check_targets
-from bayesdrop.errors import must, must_be_finite
+from bayesdrop.errors import is_one_of, must, must_be_finite, must_be_flag
 from bayesdrop.predict import Prediction
 
 __all__ = ["ConformalRegressor"]
@@ -52,8 +52,9 @@ class ConformalRegressor(Calibrator):
     def __init__(self, level: float = 0.9, *, score: Score = "scaled", joint: bool = False) -> None:
         owner = "ConformalRegressor"
         check_level(owner, level)
-        if score not in get_args(Score):
+        if not is_one_of(score, get_args(Score)):
             raise ValueError(must(owner, "score", f"one of {', '.join(get_args(Score))}", score))
+        must_be_flag(owner, joint=joint)
         self.level = float(level)
         self.score: Score = score
         self.joint = joint

@@ -9,7 +9,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, must_be_tensor, whole_number
 
 __all__ = ["CoverageLaw", "conformal_quantile", "coverage_law"]
 
@@ -56,6 +56,7 @@ def coverage_law(num_calibration: int, level: float) -> CoverageLaw:
     CoverageLaw(a=90, b=10)
     """
     check_level("coverage_law", level)
+    num_calibration = whole_number("coverage_law", "num_calibration", num_calibration, at_least=1)
     rank = threshold_rank(num_calibration, level)
     if not 1 <= rank <= num_calibration:
         exact = Fraction(repr(float(level)))
@@ -75,6 +76,13 @@ def conformal_quantile(scores: Tensor, level: float) -> Tensor:
 
     Returns: (...).
     """
+    must_be_tensor("conformal_quantile", "scores", scores, floating=True)
+    check_level("conformal_quantile", level)
+    if scores.dim() < 1 or not scores.numel():
+        raise ValueError(must("conformal_quantile", "scores", "(n, ...) with n at least 1", scores))
+    if bool(scores.isnan().any()):
+        count = f"{int(scores.isnan().sum())} of {scores.numel()} NaN"
+        raise ValueError(must("conformal_quantile", "scores", "numbers", count))
     rank = threshold_rank(scores.shape[0], level)
     if rank > scores.shape[0]:
         return torch.full_like(scores[0], math.inf)

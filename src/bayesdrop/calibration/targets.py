@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite
-from bayesdrop.likelihoods import ClassLikelihood
+from bayesdrop.errors import must, must_be_finite, must_be_tensor, whole_number
+from bayesdrop.likelihoods import Bernoulli, ClassLikelihood
 from bayesdrop.predict import Prediction
 
 __all__ = ["check_classes", "check_labels", "check_numbers", "check_targets"]
@@ -18,7 +18,7 @@ def check_classes(owner: str, prediction: Any) -> None:
     """Raise unless it is a prediction of classes, all finite."""
     _check_prediction(owner, prediction)
     if not isinstance(prediction.likelihood, ClassLikelihood):
-        hint = "Predict with likelihood=Categorical()."
+        hint = "Predict with likelihood=Categorical(), or Bernoulli()."
         raise TypeError(must(owner, "prediction", "a prediction of classes", prediction, hint))
 
 
@@ -29,14 +29,23 @@ def check_numbers(owner: str, prediction: Any) -> None:
         raise TypeError(must(owner, "prediction", "a prediction of numbers, not of classes", prediction))
 
 
-def check_labels(owner: str, prediction: Prediction, y: Any, ignore_index: int | None = None) -> Tensor:
-    """The labels as int64, of the shape of the probabilities without their class axis."""
-    if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-        got = y.dtype if isinstance(y, Tensor) else type(y)
-        raise TypeError(must(owner, "y", "a tensor of integer labels", got))
-    probs = prediction.probs.movedim(prediction.class_axis, -1)
+def check_labels(owner: str, prediction: Prediction, y: Tensor, ignore_index: int | None = None) -> Tensor:
+    """The labels as int64, one for every distribution over classes.
+
+    Those of a `Bernoulli` may be booleans, or floating 0 and 1, as its loss takes them.
+    """
+    binary = isinstance(prediction.likelihood, Bernoulli)
+    must_be_tensor(owner, "y", y)
+    if not binary and (y.is_floating_point() or y.dtype == torch.bool):
+        raise TypeError(must(owner, "y", "a tensor of integer labels", y.dtype))
+    must_be_finite(owner, "y", y)
+    if not bool((y == y.long()).all()):
+        raise ValueError(must(owner, "y", "0 or 1", y[y != y.long()].flatten()[0].item()))
+    probs = prediction.class_probs
     if y.shape != probs.shape[:-1]:
         raise ValueError(must(owner, "y", f"labels of shape {tuple(probs.shape[:-1])}", tuple(y.shape)))
+    if ignore_index is not None:
+        ignore_index = whole_number(owner, "ignore_index", ignore_index)
     counted = y if ignore_index is None else y[y != ignore_index]
     if not counted.numel():
         raise ValueError(must(owner, "y", "at least one label that counts", tuple(y.shape)))

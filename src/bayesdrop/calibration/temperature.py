@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bayesdrop.calibration.saved import Calibrator
 from bayesdrop.calibration.targets import check_classes, check_labels
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.likelihoods import ClassLikelihood
 from bayesdrop.predict import Prediction
 
@@ -26,6 +26,9 @@ class TemperatureScaling(Calibrator):
 
         over="draws"   p(y) = (1/T) sum_t softmax(f_t / c)_y      every draw's logits, before averaging
         over="mean"    p(y) = softmax(log p / c)_y                the averaged probabilities p themselves
+
+    A `Bernoulli` has sigmoid(f_t / c) in the first and sigmoid(logit(p) / c) in the second, with one c for
+    all its outputs.
 
     The first keeps draws, and with them the split of uncertainty; it needs `keep_draws=True`. The second
     needs no draws and changes no order of classes; what comes back has one distribution a row, so that its
@@ -49,7 +52,7 @@ class TemperatureScaling(Calibrator):
     """
 
     def __init__(self, over: Literal["draws", "mean"] = "draws") -> None:
-        if over not in ("draws", "mean"):
+        if not is_one_of(over, ("draws", "mean")):
             raise ValueError(must("TemperatureScaling", "over", "'draws' or 'mean'", over))
         self.over: Literal["draws", "mean"] = over
         self._temperature: float | None = None
@@ -65,8 +68,8 @@ class TemperatureScaling(Calibrator):
         """Find the temperature on a calibration set, which is not the training set.
 
         Args:
-            prediction: of classes, probabilities (N, K, ...).
-            y: (N, ...) labels.
+            prediction: of classes.
+            y: (N, ...) labels, one for every distribution over classes.
             ignore_index: a label that does not count.
 
         Returns: itself.
@@ -74,9 +77,8 @@ class TemperatureScaling(Calibrator):
         owner = "TemperatureScaling.fit"
         check_classes(owner, prediction)
         labels = check_labels(owner, prediction, y, ignore_index)
-        logits, axis = self._logits(prediction)
         # Rows that count, classes last: (T, M, K)
-        rows = logits.movedim(axis, -1).flatten(1, -2)
+        rows = self._class_logits(prediction).flatten(1, -2)
         if ignore_index is not None:
             counted = labels != ignore_index
             rows, labels = rows[:, counted.flatten()], labels[counted]
@@ -95,10 +97,15 @@ class TemperatureScaling(Calibrator):
         """The prediction at the temperature that was found."""
         self.must_be_fitted("apply")
         check_classes("TemperatureScaling.apply", prediction)
-        logits, _ = self._logits(prediction)
+        likelihood = prediction.likelihood
+        assert isinstance(likelihood, ClassLikelihood)
+        if self.over == "draws":
+            logits = prediction.draws
+        else:
+            logits = likelihood.output_of(self._class_logits(prediction)[0]).unsqueeze(0)
         made = Prediction.from_draws(
             (logits / self.temperature).to(prediction.mean.dtype),
-            prediction.likelihood,
+            likelihood,
             shared=prediction.shared,
         )
         what = "draws" if self.over == "draws" else "mean probabilities"
@@ -119,15 +126,14 @@ class TemperatureScaling(Calibrator):
             raise ValueError(must("TemperatureScaling", "temperature", "a positive number", temperature))
         self._temperature = temperature
 
-    def _logits(self, prediction: Prediction) -> tuple[Tensor, int]:
-        """(T, N, ...) logits in which the scaling is a division, and their class axis."""
-        axis = prediction.class_axis + 1
+    def _class_logits(self, prediction: Prediction) -> Tensor:
+        """(T, N, ..., K) log-probabilities of every class, in which the scaling is a division."""
         if self.over == "mean":
             # A class of probability 0 stays impossible, and must not make 0 times infinity.
             tiny = torch.finfo(prediction.mean.dtype).tiny
-            return prediction.probs.clamp_min(tiny).log().unsqueeze(0), axis
+            return prediction.class_probs.clamp_min(tiny).log().unsqueeze(0)
         assert isinstance(prediction.likelihood, ClassLikelihood)
-        return prediction.draws, axis
+        return prediction.likelihood.class_log_probs(prediction.draws, leading=1)
 
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> float:

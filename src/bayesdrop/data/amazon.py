@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.data.arrays import Arrays, Fetch, load_arrays, read_npz
-from bayesdrop.errors import must, require
+from bayesdrop.errors import is_one_of, must, require
 
 __all__ = ["AMAZON_DOMAINS", "AmazonReviews", "load_amazon"]
 
@@ -42,7 +42,7 @@ def load_amazon(domain: str, features: Literal["full", "processed"] = "full") ->
     """
     if domain not in AMAZON_DOMAINS:
         raise ValueError(must("load_amazon", "domain", f"one of {', '.join(AMAZON_DOMAINS)}", domain))
-    if features not in ("full", "processed"):
+    if not is_one_of(features, ("full", "processed")):
         raise ValueError(must("load_amazon", "features", "'full' or 'processed'", features))
     require("scipy.sparse", extra="sklearn", owner="load_amazon")
     name = f"amazon-{domain}-{features}"

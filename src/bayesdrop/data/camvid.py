@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.data.arrays import Arrays, load_arrays, read_npz
-from bayesdrop.errors import must, require
+from bayesdrop.errors import is_one_of, must, require
 
 __all__ = ["CAMVID_CLASSES", "CAMVID_VOID", "CamVid", "load_camvid"]
 
@@ -41,7 +41,7 @@ def load_camvid(part: Literal["train", "val", "test"] = "train") -> CamVid:
     Args:
         part: "train", "val" or "test".
     """
-    if part not in ("train", "val", "test"):
+    if not is_one_of(part, ("train", "val", "test")):
         raise ValueError(must("load_camvid", "part", "'train', 'val' or 'test'", part))
     arrays = load_arrays("camvid", lambda path: _read(path.with_name(f"labels_{part}.npz"), part))
     return CamVid(

@@ -15,13 +15,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, layer_widths, must, must_be_flag, told_by, whole_number
 from bayesdrop.estimators.files import read_estimator, write_estimator
 from bayesdrop.predict import Prediction
+from bayesdrop.scale import check_scale
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.grow import grow
 from bayesdrop.stacked.mixture import Mixture
-from bayesdrop.stacked.presets import preset_recipe
+from bayesdrop.stacked.presets import PRESETS, preset_recipe
 from bayesdrop.stacked.recipe import Candidate, Recipe
 from bayesdrop.stacked.settings import NoiseModel, Settings
 from bayesdrop.stacked.table import Table
@@ -61,7 +62,7 @@ class DropoutEstimator(BaseEstimator):
         *,
         preset: str = "default",
         method: str | None = None,
-        hidden: Sequence[int] | None = None,
+        hidden: int | Sequence[int] | None = None,
         activation: str | None = None,
         p: float | Sequence[float] | None = None,
         input_p: float | None = None,
@@ -120,11 +121,9 @@ class DropoutEstimator(BaseEstimator):
             rows: N.
             columns: inputs.
         """
+        self._check_options()
         made = preset_recipe(self.preset, rows, columns, **self._preset_options())
         candidates = _distinct([self._changed(candidate) for candidate in made.candidates])
-        if self.search not in ("preset", "none", "grid", "bayes"):
-            want = "'preset', 'none', 'grid' or 'bayes'"
-            raise ValueError(must(self._owner, "search", want, self.search))
         if self.search == "grid":
             candidates = _distinct([*self._gridded(candidates[0])])
         if self.search == "none":
@@ -142,6 +141,28 @@ class DropoutEstimator(BaseEstimator):
                 made = replace(made, restarts=self.restarts)
         return made if self.num_draws is None else replace(made, num_draws=self.num_draws)
 
+    def _check_options(self) -> None:
+        """Options of the estimator itself; those of the networks are checked by `Settings`."""
+        for name, options in (("preset", tuple(PRESETS)), ("search", ("preset", "none", "grid", "bayes"))):
+            if not is_one_of(getattr(self, name), options):
+                want = f"one of {', '.join(map(repr, options))}"
+                raise ValueError(must(self._owner, name, want, getattr(self, name)))
+        must_be_flag(self._owner, early_stopping=self.early_stopping, progress=self.progress)
+        for name in ("restarts", "num_draws", "epochs"):
+            if getattr(self, name) is not None:
+                whole_number(self._owner, name, getattr(self, name), at_least=1)
+        whole_number(self._owner, "patience", self.patience, at_least=1)
+        whole_number(self._owner, "processes", self.processes, at_least=1)
+        if self.grid is not None and not isinstance(self.grid, Mapping):
+            raise TypeError(must(self._owner, "grid", "a mapping of settings to lists of values", self.grid))
+
+    def _seed(self) -> int:
+        """A seed from `random_state`: an int, a `RandomState`, or None for one by chance."""
+        state = self.random_state
+        if state is not None and not isinstance(state, np.random.RandomState):
+            state = whole_number(self._owner, "random_state", state, at_least=0, at_most=2**32 - 1)
+        return int(check_random_state(state).randint(2**31 - 1))
+
     def _preset_options(self) -> dict[str, Any]:
         return {"noise": self._noise()} if self._noise() is not None else {}
 
@@ -152,11 +173,9 @@ class DropoutEstimator(BaseEstimator):
         given = {name: getattr(self, name, None) for name in _SETTINGS}
         changes = {name: value for name, value in given.items() if value is not None}
         if "hidden" in changes:
-            changes["hidden"] = tuple(int(width) for width in changes["hidden"])
+            changes["hidden"] = layer_widths(self._owner, changes["hidden"])
             if "p" not in changes and isinstance(candidate.settings.p, tuple):
                 changes["p"] = candidate.settings.p[0]
-        if isinstance(changes.get("p"), Sequence | np.ndarray):
-            changes["p"] = tuple(float(rate) for rate in changes["p"])
         if self.early_stopping:
             changes.setdefault("schedule", "constant")
             changes.setdefault("lr", min(candidate.settings.lr, 1e-3))
@@ -173,6 +192,10 @@ class DropoutEstimator(BaseEstimator):
         if not set(grid) <= known:
             want = f"a mapping of {', '.join(sorted(known))} to lists"
             raise ValueError(must(self._owner, "grid", want, sorted(set(grid) - known)))
+        for name, values in grid.items():
+            listed = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+            if not listed or not len(values):
+                raise TypeError(must(self._owner, "grid", f"a list of values for {name!r}", values))
         for values in itertools.product(*grid.values()):
             chosen = dict(zip(grid, values, strict=True))
             bins = chosen.pop("bins", first.bins)
@@ -185,9 +208,9 @@ class DropoutEstimator(BaseEstimator):
             if bool((weight == weight[0]).all()):
                 weight = None
         self._check_rows(x, y)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        table = Table(x, y, weight=weight, classes=classes, seed=seed)
+        check_scale(self._owner, "X", x)
         recipe = self.recipe(*x.shape)
+        table = Table(x, y, weight=weight, classes=classes, seed=self._seed())
         self.mixture_: Mixture = fit_tables(
             [table], recipe, processes=self.processes, progress=self.progress
         )[0]
@@ -216,7 +239,10 @@ class DropoutEstimator(BaseEstimator):
     def _weight(self, sample_weight: Any, x: Array) -> Array | None:
         if sample_weight is None:
             return None
-        weight: Array = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
+        with told_by(self._owner, "sample_weight"):
+            weight: Array = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
+            if not np.isfinite(weight).all():
+                raise ValueError("Weights must be finite.")
         return weight
 
     @property
@@ -245,7 +271,8 @@ class DropoutEstimator(BaseEstimator):
 
     def _checked(self, X: Any) -> Array:
         check_is_fitted(self)
-        x: Array = validate_data(self, X, reset=False, dtype=np.float64)
+        with told_by(self._owner, "X"):
+            x: Array = validate_data(self, X, reset=False, dtype=np.float64)
         return x
 
     def _chunks(self, x: Array) -> Iterator[Prediction]:

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, told_by
 from bayesdrop.estimators.base import DropoutEstimator, as_numbers
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.settings import NoiseModel
@@ -28,7 +28,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
     Args:
         preset: "default", "quick", or a paper's protocol: "gal2016", "gal2018", "two-layers".
         method: posterior: "bernoulli", "concrete", "learnable", "gaussian" or "dropconnect".
-        hidden: width of every hidden layer.
+        hidden: width of every hidden layer, or an int for one layer.
         activation: "relu", "silu", "gelu" or "tanh".
         p: chance of dropping hidden units: one number, or one per hidden layer.
         input_p: chance of dropping inputs.
@@ -143,8 +143,13 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
         if y is None:
             raise ValueError(f"{self._owner}: requires y to be passed, but the target y is None.")
-        x, labels = validate_data(self, X, y, reset=reset, dtype=np.float64)
-        check_classification_targets(labels)
+        with told_by(self._owner, "X", "y"):
+            shape = np.asarray(y).shape
+            if len(shape) == 2 and shape[1] > 1:
+                hint = "For several labels a row, train a network of your own with bayesdrop.Bernoulli()."
+                raise ValueError(must(self._owner, "y", "one label a row, shape (N,)", shape, hint))
+            x, labels = validate_data(self, X, y, reset=reset, dtype=np.float64)
+            check_classification_targets(labels)
         return x, labels
 
     def _places(self, labels: NDArray[Any]) -> NDArray[np.int64]:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must, told_by
 from bayesdrop.estimators.base import DropoutEstimator, as_numbers
+from bayesdrop.scale import check_scale
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.settings import NoiseModel
 
@@ -30,7 +31,7 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         preset: "default", "quick", or a paper's protocol: "gal2016", "gal2018", "two-layers".
         method: posterior: "bernoulli", "concrete", "learnable", "gaussian" or "dropconnect". This and the
             following replace what the preset says where they are not None.
-        hidden: width of every hidden layer.
+        hidden: width of every hidden layer, or an int for one layer.
         activation: "relu", "silu", "gelu" or "tanh".
         p: chance of dropping hidden units, where learned rates start: one number, or one per hidden layer.
         input_p: chance of dropping inputs.
@@ -81,7 +82,7 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         *,
         preset: str = "default",
         method: str | None = None,
-        hidden: Sequence[int] | None = None,
+        hidden: int | Sequence[int] | None = None,
         activation: str | None = None,
         p: float | Sequence[float] | None = None,
         input_p: float | None = None,
@@ -205,7 +206,9 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         return as_numbers(self.mixture_.log_prob(x, target))
 
     def _noise(self) -> NoiseModel | None:
-        if self.noise is not None and self.noise not in ("fixed", "map", "learned", "heteroscedastic"):
+        if self.noise is not None and not is_one_of(
+            self.noise, ("fixed", "map", "learned", "heteroscedastic")
+        ):
             want = "'fixed', 'map', 'learned' or 'heteroscedastic'"
             raise ValueError(must(self._owner, "noise", want, self.noise))
         return self.noise
@@ -213,10 +216,12 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         if y is None:
             raise ValueError(f"{self._owner}: requires y to be passed, but the target y is None.")
-        x, target = validate_data(
-            self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True
-        )
-        target = np.asarray(target, dtype=np.float64)
+        with told_by(self._owner, "X", "y"):
+            x, target = validate_data(
+                self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True
+            )
+            target = np.asarray(target, dtype=np.float64)
+        check_scale(self._owner, "y", target.reshape(len(x), -1))
         if reset:
             self._one_target = target.ndim == 1
         target = target.reshape(len(x), -1)

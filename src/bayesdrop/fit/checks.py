@@ -25,6 +25,12 @@ def check_modules(model: nn.Module, objective: Objective) -> None:
         raise TypeError(must("fit", "model", "an nn.Module", model))
     if not callable(objective):
         raise TypeError(must("fit", "objective", "callable, as NegativeELBO(...)", objective))
+    if isinstance(objective, nn.modules.loss._Loss):
+        hint = (
+            "A loss of outputs and targets becomes one so: lambda model, x, y: loss(model(x), y). Its "
+            "counterpart with a divergence is NegativeELBO(Categorical(), num_data=N), or another likelihood."
+        )
+        raise TypeError(must("fit", "objective", "a function of (model, x, y)", objective, hint))
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.UninitializedParameter):
             raise ValueError(

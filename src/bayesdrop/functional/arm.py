@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.functional.bits import uniform_from_bits
 from bayesdrop.functional.sums import padded_shape, summed_product
 
@@ -65,12 +65,12 @@ def check_passes(owner: str, estimator: str, num_passes: int | None) -> int:
         "loo": (2, lambda n: n >= 2, "at least 2"),
         "reinforce": (1, lambda n: n == 1, "1"),
     }
-    if estimator not in want:
+    if not is_one_of(estimator, want):
         raise ValueError(must(owner, "estimator", f"one of {', '.join(map(repr, want))}", estimator))
     default, allowed, words = want[estimator]
     if num_passes is None:
         return default
-    if not isinstance(num_passes, int) or not allowed(num_passes):
+    if isinstance(num_passes, bool) or not isinstance(num_passes, int) or not allowed(num_passes):
         raise ValueError(must(owner, "num_passes", f"{words} for {estimator!r}", num_passes))
     return num_passes
 

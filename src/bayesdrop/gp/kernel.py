@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, must_be_finite, must_be_tensor, real_numbers, whole_number, whole_seed
 from bayesdrop.gp.moments import Nonlinearity, activation, second_moment
 
 __all__ = ["NetworkKernel"]
@@ -48,14 +48,15 @@ class NetworkKernel:
     def __post_init__(self) -> None:
         activation(self.nonlinearity)
         for name in ("length_scale", "bias_std", "variance"):
-            value = torch.as_tensor(getattr(self, name)).detach()
-            low = value >= 0 if name == "bias_std" else value > 0
+            value = real_numbers("NetworkKernel", name, getattr(self, name), "a number")
+            # Squares of such numbers, and sums and products of a few, are doubles.
+            good = ((value >= 1e-30) | ((value == 0) & (name == "bias_std"))) & (value <= 1e30)
             most = 1 if name == "length_scale" else 0
-            if value.dim() > most or not bool((low & torch.isfinite(value)).all()):
-                want = "a number of at least 0" if name == "bias_std" else "above 0"
+            if value.dim() > most or not value.numel() or not bool(good.all()):
+                least = "a number of at least 0" if name == "bias_std" else "above 0"
+                want = f"{least}, and from 1e-30 to 1e30"
                 raise ValueError(must("NetworkKernel", name, want, getattr(self, name)))
-        if isinstance(self.depth, bool) or not isinstance(self.depth, int) or self.depth < 1:
-            raise ValueError(must("NetworkKernel", "depth", "an int of at least 1", self.depth))
+        whole_number("NetworkKernel", "depth", self.depth, at_least=1)
 
     def __call__(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Covariances of all pairs of rows. Shapes (..., N, Q), (..., M, Q) -> (..., N, M)."""
@@ -94,9 +95,9 @@ class NetworkKernel:
         Returns: (..., N, K).
         Reference: Gal & Ghahramani (2015), section 3.1.
         """
-        if isinstance(num_units, bool) or not isinstance(num_units, int) or num_units < 1:
-            raise ValueError(must("NetworkKernel.features", "num_units", "an int of at least 1", num_units))
-        generator = torch.Generator().manual_seed(seed)
+        owner = "NetworkKernel.features"
+        num_units = whole_number(owner, "num_units", num_units, at_least=1)
+        generator = torch.Generator().manual_seed(whole_seed(owner, seed))
         function = activation(self.nonlinearity)
         hidden = self._scaled(x)
         for _ in range(self.depth):
@@ -138,8 +139,11 @@ class NetworkKernel:
 
     def _scaled(self, x: Tensor, other: Tensor | None = None) -> Tensor:
         """Inputs in units of the length scale, in double precision: an angle needs half its digits."""
-        if x.dim() < 2 or not x.is_floating_point():
-            raise ValueError(must("NetworkKernel", "x", "a floating tensor (..., N, Q)", x))
+        name = "x" if other is None else "y"
+        must_be_tensor("NetworkKernel", name, x, floating=True)
+        if x.dim() < 2:
+            raise ValueError(must("NetworkKernel", name, "a floating tensor (..., N, Q)", x))
+        must_be_finite("NetworkKernel", name, x)
         if other is not None and other.shape[-1] != x.shape[-1]:
             raise ValueError(must("NetworkKernel", "y", f"of {other.shape[-1]} inputs", tuple(x.shape)))
         scale = torch.as_tensor(self.length_scale, dtype=torch.float64)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.gp.mixing import tanh_scales
 
 __all__ = ["Named", "Nonlinearity", "activation", "second_moment"]
@@ -73,9 +73,9 @@ def _known(nonlinearity: Nonlinearity) -> Nonlinearity:
         if isinstance(nonlinearity, kind):
             return name
     for name, functions in _ALIASES.items():
-        if nonlinearity in functions:
+        if any(nonlinearity is function for function in functions):
             return name
-    if callable(nonlinearity) or nonlinearity in get_args(Named):
+    if callable(nonlinearity) or is_one_of(nonlinearity, get_args(Named)):
         return nonlinearity
     want = f"one of {', '.join(get_args(Named))}, or a function"
     raise ValueError(must("second_moment", "nonlinearity", want, nonlinearity))

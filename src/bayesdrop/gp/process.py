@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, real_number
 
 __all__ = ["GaussianProcess"]
 
@@ -29,9 +29,13 @@ class GaussianProcess:
     precision: float | Tensor
 
     def __post_init__(self) -> None:
-        value = torch.as_tensor(self.precision).detach()
-        if value.dim() or not 0 < float(value) < math.inf:
-            raise ValueError(must("GaussianProcess", "precision", "a positive number", self.precision))
+        # Of a learned precision the tensor stays; what is checked is its value.
+        want = "a positive number, from 1e-30 to 1e30"
+        value = real_number(
+            "GaussianProcess", "precision", self.precision, want, at_least=1e-30, at_most=1e30
+        )
+        if not isinstance(self.precision, Tensor):
+            object.__setattr__(self, "precision", value)
 
     def posterior(self, x: Tensor, y: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and covariance of f at new rows, given data; add 1 / precision for those of y.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws import StochasticModule, active_draw
-from bayesdrop.errors import must
+from bayesdrop.errors import must, must_be_flag, must_be_module, real_number, real_numbers
 from bayesdrop.functional import bernoulli_dropout_kl
 from bayesdrop.functional.learned_kl import square_sum
 from bayesdrop.functional.noise import KeepNoise, Noise
@@ -26,7 +26,7 @@ from bayesdrop.layers.weights import (
     units_like_weight,
 )
 
-__all__ = ["InputNoiseLayer", "StochasticLayer", "WeightNoiseLayer", "rates", "total_kl"]
+__all__ = ["InputNoiseLayer", "StochasticLayer", "WeightNoiseLayer", "positive_scale", "rates", "total_kl"]
 
 Sampler = Callable[[tuple[int, ...], np.random.Generator | None], Tensor]
 
@@ -66,17 +66,16 @@ class StochasticLayer(StochasticModule):
         super().__init__()
         owner = type(self).__name__
         self.layer: WeightLayer = check_layer(owner, layer)
-        if p is not None:
-            self.register_buffer(
-                "p", _checked_rate(owner, "p", p, num_units(self.layer)).to(self.layer.weight)
-            )
+        must_be_flag(owner, scale_by_fan_in=scale_by_fan_in, prior_on_bias=prior_on_bias)
+        if p is not None or not isinstance(getattr(type(self), "p", None), property):
+            self.register_buffer("p", _checked_rate(owner, "p", p, self.layer))
         if bias_p is None:
             self.bias_p = None
         else:
             if self.layer.bias is None:
                 raise ValueError(must(owner, "bias_p", "None for a layer without bias", bias_p))
-            self.register_buffer("bias_p", _checked_rate(owner, "bias_p", bias_p, 1).to(self.layer.weight))
-        self.length_scale = _checked_length_scale(owner, length_scale)
+            self.register_buffer("bias_p", _checked_rate(owner, "bias_p", bias_p, self.layer, units=1))
+        self.length_scale = positive_scale(owner, "length_scale", length_scale)
         self.scale_by_fan_in = scale_by_fan_in
         self.prior_on_bias = prior_on_bias
 
@@ -150,7 +149,7 @@ class StochasticLayer(StochasticModule):
 
     def prior_length_scale(self, length_scale: float | None = None) -> float:
         """The l of the weights' prior N(0, I / l^2), `scale_by_fan_in` applied."""
-        l = self.length_scale if length_scale is None else _checked_length_scale("kl", length_scale)
+        l = self.length_scale if length_scale is None else positive_scale("kl", "length_scale", length_scale)
         return l * fan_in(self.layer) ** 0.5 if self.scale_by_fan_in else l
 
     def bias_kl(self, length_scale: float | None = None) -> Tensor:
@@ -194,6 +193,7 @@ class InputNoiseLayer(StochasticLayer):
             scale_by_fan_in=scale_by_fan_in,
             prior_on_bias=prior_on_bias,
         )
+        must_be_flag(type(self).__name__, elementwise=elementwise)
         self.elementwise = elementwise
 
     @abstractmethod
@@ -273,6 +273,7 @@ class WeightNoiseLayer(StochasticLayer):
             scale_by_fan_in=scale_by_fan_in,
             prior_on_bias=prior_on_bias,
         )
+        must_be_flag(type(self).__name__, per_row=per_row)
         self.per_row = per_row
 
     @abstractmethod
@@ -291,20 +292,33 @@ class WeightNoiseLayer(StochasticLayer):
         return out if bias is None else out + bias
 
 
-def _checked_rate(owner: str, argument: str, p: float | Sequence[float] | Tensor, units: int) -> Tensor:
-    rate = torch.as_tensor(p, dtype=torch.float64).detach().clone()
+def _checked_rate(
+    owner: str,
+    argument: str,
+    p: float | Sequence[float] | Tensor | None,
+    layer: WeightLayer,
+    units: int | None = None,
+) -> Tensor:
+    """The rate in the precision of the layer's weights."""
+    units = num_units(layer) if units is None else units
+    several = f"one number or one per input unit ({units})" if units > 1 else "one number"
+    rate = real_numbers(owner, argument, p, f"in [0, 1), {several}")
     if rate.dim() > 1 or (rate.dim() == 1 and rate.shape[0] != units):
-        want = f"one number or one per input unit ({units})" if units > 1 else "one number"
-        raise ValueError(must(owner, argument, want, tuple(rate.shape)))
+        raise ValueError(must(owner, argument, several, tuple(rate.shape)))
     if not bool(((rate >= 0) & (rate < 1)).all()):
         raise ValueError(must(owner, argument, "in [0, 1)", p))
-    return rate
+    rounded = rate.to(layer.weight.dtype)
+    if not bool((rounded < 1).all()):
+        kind = str(layer.weight.dtype).removeprefix("torch.")
+        hint = "Everything would be dropped, and the noise, divided by 1 - p, be infinite."
+        raise ValueError(must(owner, argument, f"below 1 when it is rounded to {kind}", p, hint))
+    return rounded.to(layer.weight.device, copy=True)
 
 
-def _checked_length_scale(owner: str, length_scale: float) -> float:
-    if not (isinstance(length_scale, int | float) and 0 < length_scale < float("inf")):
-        raise ValueError(must(owner, "length_scale", "a positive number", length_scale))
-    return float(length_scale)
+def positive_scale(owner: str, argument: str, value: float) -> float:
+    """A positive number of which the square, times weights, is neither 0 nor infinite in single precision."""
+    want = "a positive number, from 1e-15 to 1e15"
+    return real_number(owner, argument, value, want, at_least=1e-15, at_most=1e15)
 
 
 def total_kl(model: nn.Module, length_scale: float | None = None) -> Tensor:
@@ -314,6 +328,9 @@ def total_kl(model: nn.Module, length_scale: float | None = None) -> Tensor:
         model: any module.
         length_scale: used instead of the layers' own.
     """
+    must_be_module("total_kl", "model", model)
+    if length_scale is not None:
+        length_scale = positive_scale("total_kl", "length_scale", length_scale)
     terms = [layer.kl(length_scale) for layer in model.modules() if isinstance(layer, StochasticLayer)]
     return torch.stack(terms).sum() if terms else torch.zeros(())
 
@@ -325,6 +342,7 @@ def rates(model: nn.Module) -> dict[str, Tensor]:
     >>> rates(nn.Sequential(BernoulliDropout(nn.Linear(3, 2), p=0.25)))
     {'0': tensor(0.2500)}
     """
+    must_be_module("rates", "model", model)
     return {
         name: layer.p.detach().clone()
         for name, layer in model.named_modules()

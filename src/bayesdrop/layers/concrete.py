@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws import active_draw
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must, real_number
 from bayesdrop.functional.bits import random_bits
 from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.functional.relax import apply_relaxed, apply_straight_through, relaxed_keep, relaxed_moments
@@ -101,13 +101,15 @@ class ConcreteDropout(LearnedRateLayer):
             scale_by_fan_in=scale_by_fan_in,
             prior_on_bias=prior_on_bias,
         )
-        if not (isinstance(temperature, int | float) and 0 < temperature < float("inf")):
-            hint = "Use masks='hard' or 'straight-through' for masks without a temperature in draws."
-            raise ValueError(must("ConcreteDropout", "temperature", "a positive number", temperature, hint))
-        if masks not in ("relaxed", "hard", "straight-through"):
+        hint = "Use masks='hard' or 'straight-through' for masks without a temperature in draws."
+        want = "a positive number, from 1e-6 to 1e6"
+        temperature = real_number(
+            "ConcreteDropout", "temperature", temperature, want, at_least=1e-6, at_most=1e6, hint=hint
+        )
+        if not is_one_of(masks, ("relaxed", "hard", "straight-through")):
             want = "'relaxed', 'hard' or 'straight-through'"
             raise ValueError(must("ConcreteDropout", "masks", want, masks))
-        self.temperature = float(temperature)
+        self.temperature = temperature
         self.masks: Masks = masks
 
     def extra_repr(self) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws import Where
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.inputs import Inputs
 from bayesdrop.layers.base import StochasticLayer
 from bayesdrop.layers.feeds import feeds
@@ -74,7 +74,7 @@ def convert(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(must("convert", "model", "an nn.Module", model))
-    if kind in ("none", "dropout"):
+    if is_one_of(kind, ("none", "dropout")):
         if options or p is not None:
             raise TypeError(must("convert", "options", f"none for the kind {kind!r}", {"p": p, **options}))
         return unwrapped(model if inplace else copy.deepcopy(model), where, dropout=kind == "dropout")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws import active_draw
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.functional.arm import PathGradient, apply_learned
 from bayesdrop.functional.bits import from_bits, random_bits
 from bayesdrop.functional.masked_linear import masked_linear
@@ -96,7 +96,7 @@ class LearnableDropout(LearnedRateLayer):
             scale_by_fan_in=scale_by_fan_in,
             prior_on_bias=prior_on_bias,
         )
-        if scaling not in ("inverted", "raw"):
+        if not is_one_of(scaling, ("inverted", "raw")):
             raise ValueError(must("LearnableDropout", "scaling", "'inverted' or 'raw'", scaling))
         self.scaling: Scaling = scaling
 

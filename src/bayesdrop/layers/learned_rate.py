@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must, real_numbers
 from bayesdrop.functional.learned_kl import learned_dropout_kl
 from bayesdrop.layers.base import InputNoiseLayer
 from bayesdrop.layers.weights import num_units, weight_by_unit
@@ -58,7 +58,7 @@ class LearnedRateLayer(InputNoiseLayer):
             prior_on_bias=prior_on_bias,
         )
         owner = type(self).__name__
-        if per not in ("layer", "unit"):
+        if not is_one_of(per, ("layer", "unit")):
             raise ValueError(must(owner, "per", "'layer' or 'unit'", per))
         self.per: Per = per
         shape = (num_units(self.layer),) if per == "unit" else ()
@@ -114,7 +114,7 @@ def _initial_logits(
 ) -> tuple[Tensor, float | tuple[float, float]]:
     """Logits of the given shape, and `p_init` as plain numbers."""
     if isinstance(p_init, Tensor):
-        rate = p_init.detach().to(torch.float64)
+        rate = real_numbers(owner, "p_init", p_init, "in (0, 1)")
         if rate.dim() and rate.shape != shape:
             want = f"a number, a range or a tensor of shape {shape}"
             raise ValueError(must(owner, "p_init", want, tuple(rate.shape)))

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.errors import must
 from bayesdrop.functional import gaussian_kl, mixture_dropout_kl
 from bayesdrop.functional.noise import KeepNoise, NormalNoise
-from bayesdrop.layers.base import WeightNoiseLayer
+from bayesdrop.layers.base import WeightNoiseLayer, positive_scale
 from bayesdrop.layers.weights import (
     bias_shape,
     fan_out,
@@ -59,9 +58,8 @@ class MixtureDropout(WeightNoiseLayer):
         super().__init__(
             layer, p, per_row=per_row, length_scale=length_scale, scale_by_fan_in=scale_by_fan_in
         )
-        if not 0 < sigma < float("inf"):
-            raise ValueError(must("MixtureDropout", "sigma", "a positive number", sigma))
-        self.register_buffer("sigma", torch.tensor(float(sigma), dtype=torch.float64).to(self.layer.weight))
+        sigma = positive_scale("MixtureDropout", "sigma", sigma)
+        self.register_buffer("sigma", torch.tensor(sigma, dtype=torch.float64).to(self.layer.weight))
 
     def is_random(self) -> bool:
         """Always: sigma is above zero."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, must_be_module, real_number
 from bayesdrop.layers.learned_rate import LearnedRateLayer
 
 __all__ = ["share_rates"]
@@ -29,6 +29,9 @@ def share_rates(model: nn.Module, *, p: float | None = None) -> nn.Parameter:
     >>> rates(net)
     {'0': tensor(0.2000), '1': tensor(0.2000)}
     """
+    must_be_module("share_rates", "model", model)
+    if p is not None:
+        p = real_number("share_rates", "p", p, "in (0, 1)", above=0, below=1)
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, LearnedRateLayer)}
     if not layers:
         hint = "See convert(model, 'concrete')."
@@ -41,8 +44,6 @@ def share_rates(model: nn.Module, *, p: float | None = None) -> nn.Parameter:
     others = {layer.logit_p for layer in layers.values()}
     if len({(logit.dtype, logit.device) for logit in others}) > 1:
         raise ValueError(must("share_rates", "model", "of one dtype and on one device", model))
-    if p is not None and not 0 < p < 1:
-        raise ValueError(must("share_rates", "p", "in (0, 1)", p))
     with torch.no_grad():
         logits = torch.stack([layer.logit_p for layer in layers.values()]).to(torch.float64)
         first.copy_(logits.mean() if p is None else torch.logit(torch.tensor(p, dtype=torch.float64)))

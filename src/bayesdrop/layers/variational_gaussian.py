@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws import active_draw
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must, must_be_flag, real_number
 from bayesdrop.functional.log_uniform import log_uniform_kl
 from bayesdrop.functional.noise import NormalNoise
 from bayesdrop.layers.base import WeightNoiseLayer
@@ -67,19 +67,19 @@ class VariationalGaussianDropout(WeightNoiseLayer):
     ) -> None:
         super().__init__(layer, None)
         owner = "VariationalGaussianDropout"
-        if noise not in ("weights", "inputs"):
+        if not is_one_of(noise, ("weights", "inputs")):
             raise ValueError(must(owner, "noise", "'weights' or 'inputs'", noise))
         choices = ("layer", "unit", "weight") if noise == "weights" else ("layer", "unit")
-        if per not in choices:
+        if not is_one_of(per, choices):
             raise ValueError(must(owner, "per", f"one of {choices} for noise on the {noise}", per))
-        if not (isinstance(p_init, int | float) and 0 < p_init < 1):
-            raise ValueError(must(owner, "p_init", "in (0, 1)", p_init))
+        must_be_flag(owner, capped=capped)
+        p_init = real_number(owner, "p_init", p_init, "in (0, 1)", above=0, below=1)
         if capped and p_init > 0.5:
             raise ValueError(must(owner, "p_init", "at most 0.5 with capped=True", p_init))
         self.noise = noise
         self.per = per
         self.capped = capped
-        self.p_init = float(p_init)
+        self.p_init = p_init
         weight = self.layer.weight
         shapes: dict[str, tuple[int, ...]] = {
             "layer": (),

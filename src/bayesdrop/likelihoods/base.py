@@ -7,8 +7,6 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.errors import must
-
 __all__ = ["ClassLikelihood", "Likelihood"]
 
 
@@ -33,28 +31,26 @@ class Likelihood(nn.Module):
 
 
 class ClassLikelihood(Likelihood):
-    """A likelihood over classes whose logits are the output.
+    """A likelihood of labels, which tells the chance of every class whatever the layout of its outputs."""
 
-    Args:
-        class_axis: the axis of the logits, 1 as in `torch.nn.functional.cross_entropy`.
-    """
+    @abstractmethod
+    def class_log_probs(self, output: Tensor, *, leading: int = 0) -> Tensor:
+        """Log-probability of every class, classes on the last axis: (N, ..., K).
 
-    def __init__(self, *, class_axis: int = 1) -> None:
-        super().__init__()
-        if not isinstance(class_axis, int) or class_axis == 0:
-            raise ValueError(must(type(self).__name__, "class_axis", "an axis other than 0", class_axis))
-        self.class_axis = class_axis
+        Args:
+            output: (N, ...), or with more axes before the rows.
+            leading: how many axes come before the rows: 1 for draws (T, N, ...).
+        """
 
-    def log_probs(self, output: Tensor, axis: int | None = None) -> Tensor:
-        """Log-softmax over the class axis, or over `axis` where draws come before the rows."""
-        if axis is not None:
-            return torch.log_softmax(output, axis)
-        if output.dim() < 2 or not -output.dim() < self.class_axis < output.dim():
-            want = f"logits with classes on axis {self.class_axis}"
-            raise ValueError(must(type(self).__name__, "output", want, tuple(output.shape)))
-        return torch.log_softmax(output, self.class_axis)
+    @abstractmethod
+    def laid_out(self, by_class: Tensor) -> Tensor:
+        """Values of the classes (N, ..., K) in the layout of an output, as `moments` has them."""
+
+    @abstractmethod
+    def output_of(self, class_log_probs: Tensor) -> Tensor:
+        """An output that means these log-probabilities (N, ..., K)."""
 
     def moments(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean p_k and variance p_k (1 - p_k) of the indicator of each class. Shapes as `output`."""
-        probs = self.log_probs(output).exp()
+        """Mean p and variance p (1 - p) of whether a class is the label. Shapes as `output`."""
+        probs = self.laid_out(self.class_log_probs(output).exp())
         return probs, probs * (1 - probs)

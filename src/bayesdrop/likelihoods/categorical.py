@@ -5,39 +5,106 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, must_be_finite, must_be_flag, must_be_tensor, whole_number
 from bayesdrop.likelihoods.base import ClassLikelihood
 
-__all__ = ["Categorical", "Multinomial"]
+__all__ = ["Categorical", "Multinomial", "SoftmaxLikelihood"]
 
 
-class Categorical(ClassLikelihood):
+class SoftmaxLikelihood(ClassLikelihood):
+    """A likelihood over classes that exclude each other: a softmax over one axis of the output.
+
+    Args:
+        class_axis: the axis of the logits; None for axis 1 of outputs (N, K), (N, K, H, W) and
+            (N, K, D, H, W), as in `torch.nn.functional.cross_entropy`. An output of three axes has its
+            classes on axis 1 in one library and on axis -1 in the next, and must be told.
+    """
+
+    def __init__(self, *, class_axis: int | None = None) -> None:
+        super().__init__()
+        owner = type(self).__name__
+        if class_axis is not None:
+            class_axis = whole_number(owner, "class_axis", class_axis, at_least=-64, at_most=64)
+        if class_axis == 0:
+            want = "an axis other than 0, as 1 or -1, or None"
+            raise ValueError(must(owner, "class_axis", want, class_axis))
+        self.class_axis = class_axis
+
+    def extra_repr(self) -> str:
+        """The axis, for `print`."""
+        return "" if self.class_axis is None else f"class_axis={self.class_axis}"
+
+    def axis_in(self, shape: tuple[int, ...] | torch.Size) -> int:
+        """The class axis of an output of this shape, counted from 0; raise where it has none.
+
+        >>> Categorical(class_axis=-1).axis_in((8, 12, 5))
+        2
+        """
+        owner, dims, axis = type(self).__name__, len(shape), self.class_axis
+        if axis is None and dims == 3:
+            hint = (
+                "It may hold its classes on axis 1 or -1: pass class_axis=-1 for (N, L, K), as sequence "
+                "models of L tokens give it, or class_axis=1 for (N, K, L), as torch's cross_entropy has it."
+            )
+            want = "given for an output of three axes"
+            raise ValueError(must(owner, "class_axis", want, tuple(shape), hint))
+        axis = 1 if axis is None else axis
+        if dims < 2 or not -dims < axis < dims:
+            raise ValueError(must(owner, "output", f"logits with classes on axis {axis}", tuple(shape)))
+        if shape[axis] < 2:
+            hint = "One logit has probability 1 whatever it is: Bernoulli() is for a logit each output."
+            raise ValueError(must(owner, "output", "logits of at least 2 classes", tuple(shape), hint))
+        return axis % dims
+
+    def class_log_probs(self, output: Tensor, *, leading: int = 0) -> Tensor:
+        """Log-softmax, classes on the last axis."""
+        must_be_tensor(type(self).__name__, "output", output, floating=True)
+        axis = self.axis_in(output.shape[leading:]) + leading
+        return torch.log_softmax(output, axis).movedim(axis, -1)
+
+    def laid_out(self, by_class: Tensor) -> Tensor:
+        """The classes back on their axis."""
+        return by_class.movedim(-1, 1 if self.class_axis is None else self.class_axis)
+
+    def output_of(self, class_log_probs: Tensor) -> Tensor:
+        """The log-probabilities are logits."""
+        return self.laid_out(class_log_probs)
+
+
+class Categorical(SoftmaxLikelihood):
     """y ~ Categorical(softmax(f)); -log p is the cross-entropy.
 
     Args:
-        class_axis: the axis of the logits, 1 as in `torch.nn.functional.cross_entropy`.
+        class_axis: the axis of the logits; None for axis 1 of outputs (N, K), (N, K, H, W) and
+            (N, K, D, H, W), as in `torch.nn.functional.cross_entropy`. An output of three axes must be
+            told: 1 for (N, K, L), -1 for the (N, L, K) of token classifiers and language models.
 
-    Shape: output (N, K, ...), y (N, ...) of integers -> (N, ...).
+    Shape: output (N, K, ...), or (N, ..., K) with class_axis=-1; y (N, ...) of integers -> (N, ...).
+
+    >>> logits = torch.zeros(2, 5, 3)  # 2 sentences of 5 tokens, 3 tags
+    >>> Categorical(class_axis=-1).log_prob(logits, torch.ones(2, 5, dtype=torch.long)).shape
+    torch.Size([2, 5])
     """
 
     def log_prob(self, output: Tensor, y: Tensor) -> Tensor:
         """Log-probability of each label. Shape (N, ...)."""
-        log_probs = self.log_probs(output).movedim(self.class_axis, -1)
+        log_probs = self.class_log_probs(output)
         self._check_labels(log_probs, y)
         return log_probs.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
     def sample(self, output: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One label for every output. Shape (N, ...)."""
-        probs = self.log_probs(output).exp().movedim(self.class_axis, -1)
-        flat = torch.multinomial(probs.reshape(-1, probs.shape[-1]).cpu(), 1, generator=generator)
-        return flat.reshape(probs.shape[:-1]).to(output.device)
+        probs = self.class_log_probs(output).exp()
+        must_be_finite(type(self).__name__, "output's softmax", probs)
+        return _sampled(probs, generator).to(output.device)
 
     def _check_labels(self, log_probs: Tensor, y: Tensor) -> None:
         classes = log_probs.shape[-1]
+        must_be_tensor("Categorical", "y", y)
         if y.shape != log_probs.shape[:-1]:
             want = f"labels of shape {tuple(log_probs.shape[:-1])}"
             raise ValueError(must("Categorical", "y", want, tuple(y.shape)))
-        if y.is_floating_point() or y.is_complex():
+        if y.is_floating_point():
             raise TypeError(must("Categorical", "y", "integer labels", y.dtype))
         if y.numel() and (int(y.min()) < 0 or int(y.max()) >= classes):
             seen = f"{int(y.min())} to {int(y.max())}"
@@ -46,37 +113,47 @@ class Categorical(ClassLikelihood):
             )
 
 
-class Multinomial(ClassLikelihood):
+class Multinomial(SoftmaxLikelihood):
     """Counts y ~ Multinomial(n, softmax(f)) with n = sum of y, as of a user's clicks over items.
 
     Args:
         coefficient: include the multinomial coefficient log(n! / prod_k y_k!), which no parameter moves.
-        class_axis: the axis of the logits.
+        class_axis: the axis of the logits, as of `Categorical`.
 
     Shape: output (N, K), y (N, K) of counts -> (N,).
     Reference: Boluki et al. (2020), section 3.3; Liang et al. (2018), Eq. 2.
     """
 
-    def __init__(self, *, coefficient: bool = True, class_axis: int = 1) -> None:
+    def __init__(self, *, coefficient: bool = True, class_axis: int | None = None) -> None:
         super().__init__(class_axis=class_axis)
+        must_be_flag("Multinomial", coefficient=coefficient)
         self.coefficient = coefficient
 
     def log_prob(self, output: Tensor, y: Tensor) -> Tensor:
         """sum_k y_k log p_k, plus the coefficient. Shape (N, ...)."""
-        log_probs = self.log_probs(output)
+        log_probs = self.class_log_probs(output)
+        must_be_tensor("Multinomial", "y", y)
         if y.shape != output.shape:
             raise ValueError(
                 must("Multinomial", "y", f"counts of shape {tuple(output.shape)}", tuple(y.shape))
             )
+        must_be_finite("Multinomial", "y", y)
         if bool((y < 0).any()):
             raise ValueError(must("Multinomial", "y", "counts of at least 0", float(y.min())))
-        counts = y.to(log_probs.dtype)
-        value = (counts * log_probs).sum(self.class_axis)
+        counts = y.to(log_probs.dtype).movedim(self.axis_in(output.shape), -1)
+        value = (counts * log_probs).sum(-1)
         if self.coefficient:
-            total = counts.sum(self.class_axis)
-            value = value + torch.lgamma(total + 1) - torch.lgamma(counts + 1).sum(self.class_axis)
+            value = value + torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)
         return value
 
     def sample(self, output: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One trial for every row: the class that was drawn. Shape (N, ...)."""
-        return Categorical(class_axis=self.class_axis).sample(output, generator)
+        probs = self.class_log_probs(output).exp()
+        must_be_finite(type(self).__name__, "output's softmax", probs)
+        return _sampled(probs, generator).to(output.device)
+
+
+def _sampled(probs: Tensor, generator: torch.Generator | None) -> Tensor:
+    """(N, ...) labels from (N, ..., K) probabilities, on the CPU."""
+    flat = torch.multinomial(probs.reshape(-1, probs.shape[-1]).cpu(), 1, generator=generator)
+    return flat.reshape(probs.shape[:-1])

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must, must_be_tensor, real_number, real_numbers, whole_number
 from bayesdrop.likelihoods.base import Likelihood
 
 __all__ = ["Gaussian", "check_targets", "gaussian_log_prob", "normal_cdf"]
@@ -16,6 +16,7 @@ __all__ = ["Gaussian", "check_targets", "gaussian_log_prob", "normal_cdf"]
 
 def check_targets(owner: str, mean: Tensor, y: Tensor) -> None:
     """Targets must have the shape of the mean: broadcasting (N,) against (N, 1) would be N x N."""
+    must_be_tensor(owner, "y", y)
     if mean.shape != y.shape:
         hint = ""
         if y.dim() == 1 and mean.shape == (*y.shape, 1):
@@ -72,17 +73,15 @@ class Gaussian(Likelihood):
         super().__init__()
         if noise is None:
             noise = "learned" if noise_std is None else "fixed"
-        if noise not in ("fixed", "learned", "map"):
+        if not is_one_of(noise, ("fixed", "learned", "map")):
             raise ValueError(must("Gaussian", "noise", "'fixed', 'learned' or 'map'", noise))
-        std = torch.as_tensor(1.0 if noise_std is None else noise_std, dtype=torch.get_default_dtype())
-        if std.dim() > 1 or not bool(((std > 0) & torch.isfinite(std)).all()):
-            raise ValueError(
-                must("Gaussian", "noise_std", "one positive number, or one per output", noise_std)
-            )
-        if prior_shape <= 0 or prior_rate <= 0:
-            raise ValueError(
-                must("Gaussian", "prior_shape, prior_rate", "positive", (prior_shape, prior_rate))
-            )
+        want = "one positive number, or one per output"
+        given = 1.0 if noise_std is None else noise_std
+        std = real_numbers("Gaussian", "noise_std", given, want).to(torch.get_default_dtype())
+        if std.dim() > 1 or not std.numel() or not bool(((std > 0) & torch.isfinite(std)).all()):
+            raise ValueError(must("Gaussian", "noise_std", want, noise_std))
+        prior_shape = real_number("Gaussian", "prior_shape", prior_shape, "a positive number", above=0)
+        prior_rate = real_number("Gaussian", "prior_rate", prior_rate, "a positive number", above=0)
         self.noise: Literal["fixed", "learned", "map"] = noise
         self.prior_shape = prior_shape
         self.prior_rate = prior_rate
@@ -108,15 +107,18 @@ class Gaussian(Likelihood):
 
     def log_prob(self, output: Tensor, y: Tensor) -> Tensor:
         """log N(y; output, noise_std^2 I). Shape (N,)."""
+        must_be_tensor("Gaussian", "output", output, floating=True)
         check_targets("Gaussian", output, y)
         return gaussian_log_prob(output, 2 * self._log_std(output), y)
 
     def moments(self, output: Tensor) -> tuple[Tensor, Tensor]:
         """The output, and the noise variance. Shapes as `output`."""
+        must_be_tensor("Gaussian", "output", output, floating=True)
         return output, (2 * self._log_std(output)).exp().expand_as(output)
 
     def sample(self, output: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The output plus noise."""
+        must_be_tensor("Gaussian", "output", output, floating=True)
         normal = torch.randn(output.shape, generator=generator, dtype=output.dtype).to(output.device)
         return output + self._log_std(output).exp() * normal
 
@@ -138,6 +140,8 @@ class Gaussian(Likelihood):
         """
         if self.noise != "map":
             raise ValueError(must("Gaussian.m_step", "noise", "'map'", self.noise))
+        num_data = whole_number("Gaussian.m_step", "num_data", num_data, at_least=1)
+        must_be_tensor("Gaussian.m_step", "squared_error", squared_error)
         squared_error = squared_error.detach()
         if not bool(torch.isfinite(squared_error).all()):
             raise ValueError(must("Gaussian.m_step", "squared_error", "finite", squared_error))

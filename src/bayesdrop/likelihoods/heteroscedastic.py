@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, must_be_tensor
 from bayesdrop.likelihoods.base import Likelihood
 from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob, normal_cdf
 
@@ -24,6 +24,7 @@ class HeteroscedasticGaussian(Likelihood):
 
     def split(self, output: Tensor) -> tuple[Tensor, Tensor]:
         """Means and log-variances."""
+        must_be_tensor("HeteroscedasticGaussian", "output", output, floating=True)
         if output.dim() < 2 or output.shape[-1] % 2:
             want = "(N, ..., 2 D): D means, then D log-variances"
             raise ValueError(must("HeteroscedasticGaussian", "output", want, tuple(output.shape)))

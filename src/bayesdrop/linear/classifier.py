@@ -9,14 +9,22 @@ import scipy.stats
 from scipy.special import logit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must, must_be_flag, told_by
 from bayesdrop.linear.logistic import LaplacePosterior, LogisticObjective, fit_logistic
 from bayesdrop.linear.margin import all_masks, expected_sigmoid
-from bayesdrop.linear.rates import Criterion, Solver, drop_rates, prior_precision
+from bayesdrop.linear.rates import (
+    Criterion,
+    Solver,
+    check_iteration,
+    drop_rates,
+    prior_precision,
+    row_weights,
+)
 from bayesdrop.linear.regression import BayesianDropoutRegression
 from bayesdrop.linear.rows import Array, Rows
+from bayesdrop.scale import check_scale
 
 __all__ = ["BayesianDropoutClassifier"]
 
@@ -88,15 +96,17 @@ class BayesianDropoutClassifier(ClassifierMixin, BaseEstimator):
             y: (N,), labels of any kind.
             sample_weight: (N,), at least 0.
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
-        check_classification_targets(y)
-        if self.method not in ("sign", "logistic"):
+        with told_by(_OWNER, "X", "y"):
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+            check_classification_targets(y)
+        check_scale(_OWNER, "X", X)
+        must_be_flag(_OWNER, fit_intercept=self.fit_intercept)
+        check_iteration(_OWNER, self.tol, self.max_iter)
+        if not is_one_of(self.method, ("sign", "logistic")):
             raise ValueError(must(_OWNER, "method", "'sign' or 'logistic'", self.method))
-        if self.expectation not in ("gaussian", "enumerate"):
+        if not is_one_of(self.expectation, ("gaussian", "enumerate")):
             raise ValueError(must(_OWNER, "expectation", "'gaussian' or 'enumerate'", self.expectation))
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = row_weights(_OWNER, sample_weight, X)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(must(_OWNER, "y", "of at least two classes", "1 class"))
@@ -198,7 +208,10 @@ class BayesianDropoutClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        with told_by(_OWNER, "X"):
+            X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        check_scale(_OWNER, "X", X, smallest=False)
+        return X
 
     def _sign_proba(self, X: Any) -> Array:
         location, scale, freedom = self.regression_.predict_student(X)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight, check_X_y
+from sklearn.utils.validation import check_X_y
 
+from bayesdrop.errors import must, must_be_flag, told_by
 from bayesdrop.linear.problem import Problem
-from bayesdrop.linear.rates import Solver, drop_rates, prior_precision
+from bayesdrop.linear.rates import Solver, check_iteration, drop_rates, prior_precision, row_weights
 from bayesdrop.linear.rows import Array
+from bayesdrop.scale import check_scale
 
 __all__ = ["DropoutPath", "dropout_path"]
 
@@ -74,12 +76,17 @@ def dropout_path(
     (2, 3, 2)
     """
     owner = "dropout_path"
-    X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, y_numeric=True)
-    weights = (
-        None
-        if sample_weight is None
-        else _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    )
+    must_be_flag(owner, fit_intercept=fit_intercept, scores=scores)
+    check_iteration(owner, tol, max_iter)
+    with told_by(owner, "X", "y"):
+        X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, y_numeric=True)
+    weights = row_weights(owner, sample_weight, X)
+    check_scale(owner, "X", X)
+    check_scale(owner, "y", y.reshape(len(y), -1))
+    for name, given in (("f", f), ("lambda0", lambda0)):
+        several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes)
+        if not several or np.ndim(given) < 1 or not len(given):
+            raise TypeError(must(owner, name, "a list of one or more numbers", given))
     one = y.ndim == 1
     problem = Problem(X, y[:, None] if one else y, weights, intercept=fit_intercept, owner=owner)
     width = X.shape[1]

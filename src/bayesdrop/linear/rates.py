@@ -6,11 +6,22 @@ from numbers import Real
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
+from sklearn.utils.validation import _check_sample_weight
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must, real_number, real_numbers, told_by, whole_number
 from bayesdrop.linear.rows import Array
+from bayesdrop.scale import check_scale
 
-__all__ = ["Criterion", "Solver", "chosen_solver", "criterion_of", "drop_rates", "prior_precision"]
+__all__ = [
+    "Criterion",
+    "Solver",
+    "check_iteration",
+    "chosen_solver",
+    "criterion_of",
+    "drop_rates",
+    "prior_precision",
+    "row_weights",
+]
 
 Criterion = Literal["evidence", "marginal", "cv"]
 Solver = Literal["auto", "primal", "dual", "cg"]
@@ -21,12 +32,9 @@ _SPARSE_LIMIT = 500  # the same for a sparse design, whose products cost little
 def drop_rates(f: Any, width: int, owner: str) -> Array:
     """f as one rate for each feature, (P,)."""
     hint = "f is the chance of dropping a feature."
-    if isinstance(f, str | bool):
+    if isinstance(f, str | bytes | bool):
         raise ValueError(must(owner, "f", "in [0, 1), or 'evidence', 'marginal' or 'cv'", f, hint))
-    try:
-        rates = np.asarray(f, dtype=float)
-    except (TypeError, ValueError):
-        raise TypeError(must(owner, "f", "a number or one number per feature", f, hint)) from None
+    rates = real_numbers(owner, "f", f, "a number or one number per feature").numpy()
     if rates.ndim > 1 or (rates.ndim == 1 and rates.shape[0] != width):
         got = f"shape {rates.shape} for {width} features"
         raise ValueError(must(owner, "f", "a number or one number per feature", got))
@@ -48,6 +56,25 @@ def prior_precision(lambda0: Any, owner: str) -> float:
     if not 0 <= value < np.inf:
         raise ValueError(must(owner, "lambda0", "a finite number of at least 0", lambda0, hint))
     return value
+
+
+def row_weights(owner: str, sample_weight: Any, X: Any) -> Array | None:
+    """The rows' weights, finite and at least 0; None for ones."""
+    if sample_weight is None:
+        return None
+    with told_by(owner, "sample_weight"):
+        weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not np.isfinite(weights).all():
+            raise ValueError("Weights must be finite.")
+    check_scale(owner, "sample_weight", weights[:, None])
+    return weights
+
+
+def check_iteration(owner: str, tol: Any, max_iter: Any) -> None:
+    """When an iteration stops."""
+    real_number(owner, "tol", tol, "a positive number", above=0)
+    if max_iter is not None:
+        whole_number(owner, "max_iter", max_iter, at_least=1, hint="None leaves it to the solver.")
 
 
 def criterion_of(f: Any, lambda0: Any, owner: str) -> Criterion | None:
@@ -75,7 +102,7 @@ def chosen_solver(solver: Any, shape: tuple[int, int], sparse: bool, penalised: 
         penalised: whether D > 0 for all features, without which there is no dual form.
         owner: whom an error names.
     """
-    if solver not in get_args(Solver):
+    if not is_one_of(solver, get_args(Solver)):
         raise ValueError(must(owner, "solver", f"one of {', '.join(get_args(Solver))}", solver))
     if solver != "auto":
         return str(solver)

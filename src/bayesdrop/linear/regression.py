@@ -7,14 +7,23 @@ from typing import Any, Literal, Self
 import numpy as np
 import scipy.stats
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must, must_be_flag, real_number, told_by, whole_number, whole_seed
 from bayesdrop.linear.posterior import LowRankCovariance, Posterior, PosteriorDraws, Predictive
 from bayesdrop.linear.problem import Problem
-from bayesdrop.linear.rates import Criterion, Solver, criterion_of, drop_rates, prior_precision
+from bayesdrop.linear.rates import (
+    Criterion,
+    Solver,
+    check_iteration,
+    criterion_of,
+    drop_rates,
+    prior_precision,
+    row_weights,
+)
 from bayesdrop.linear.rows import Array, Rows
 from bayesdrop.linear.select import choose
+from bayesdrop.scale import check_scale
 
 __all__ = ["BayesianDropoutRegression"]
 
@@ -101,17 +110,18 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
             y: (N,) or (N, M); each target has a noise of its own.
             sample_weight: (N,), at least 0: a row of weight 2 counts as two rows.
         """
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, y_numeric=True
-        )
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        with told_by(_OWNER, "X", "y"):
+            X, y = validate_data(
+                self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, y_numeric=True
+            )
+        weights = row_weights(_OWNER, sample_weight, X)
         self._check_numbers()
         criterion = criterion_of(self.f, self.lambda0, _OWNER)
         f = None if isinstance(self.f, str) else drop_rates(self.f, X.shape[1], _OWNER)
         lambda0 = None if isinstance(self.lambda0, str) else prior_precision(self.lambda0, _OWNER)
         y = y.astype(np.float64, copy=False)
+        check_scale(_OWNER, "X", X)
+        check_scale(_OWNER, "y", y.reshape(len(y), -1))
         problem = Problem(
             X,
             y[:, None] if y.ndim == 1 else y,
@@ -138,13 +148,10 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
         return self
 
     def _check_numbers(self) -> None:
-        for name, value, least in (("tol", self.tol, 0.0), ("a0", self.a0, None), ("b0", self.b0, None)):
-            good = isinstance(value, int | float) and 0 <= value < np.inf and value != least
-            if not good:
-                requirement = "a positive number" if least is not None else "a number of at least 0"
-                raise ValueError(must(_OWNER, name, requirement, value))
-        if self.max_iter is not None and (not isinstance(self.max_iter, int) or self.max_iter < 1):
-            raise ValueError(must(_OWNER, "max_iter", "a positive int or None", self.max_iter))
+        must_be_flag(_OWNER, fit_intercept=self.fit_intercept)
+        check_iteration(_OWNER, self.tol, self.max_iter)
+        for name, value in (("a0", self.a0), ("b0", self.b0)):
+            real_number(_OWNER, name, value, "a number of at least 0", at_least=0)
 
     def _set_weights(self, f: Array) -> None:
         posterior = self.posterior_
@@ -188,7 +195,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
                 first axis M.
         """
         check_is_fitted(self)
-        if kind not in ("full", "diagonal", "low-rank"):
+        if not is_one_of(kind, ("full", "diagonal", "low-rank")):
             raise ValueError(must(f"{_OWNER}.covariance", "kind", "'full', 'diagonal' or 'low-rank'", kind))
         posterior: Posterior = self.posterior_
         return posterior.covariance(kind, one_target=self._one)
@@ -198,8 +205,10 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
     ) -> PosteriorDraws:
         """Independent draws of weights, intercept and noise variance from their joint posterior."""
         check_is_fitted(self)
-        if isinstance(num_draws, bool) or not isinstance(num_draws, int) or num_draws < 1:
-            raise ValueError(must(f"{_OWNER}.sample_posterior", "num_draws", "a positive int", num_draws))
+        owner = f"{_OWNER}.sample_posterior"
+        num_draws = whole_number(owner, "num_draws", num_draws, at_least=1)
+        if not isinstance(seed, np.random.Generator):
+            seed = whole_seed(owner, seed)
         posterior: Posterior = self.posterior_
         weights, sigma2, intercept = posterior.sample(num_draws, np.random.default_rng(seed))
         if self._mean is not None:
@@ -228,6 +237,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
 
         Returns: (N,) or (N, M).
         """
+        must_be_flag(_OWNER, return_std=return_std)
         X = self._checked(X, predictive)
         mean = self._location(X, predictive)
         if not return_std:
@@ -248,8 +258,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
 
         Returns: two arrays, (N,) or (N, M).
         """
-        if not 0 < level < 1:
-            raise ValueError(must(f"{_OWNER}.predict_interval", "level", "in (0, 1)", level))
+        level = real_number(f"{_OWNER}.predict_interval", "level", level, "in (0, 1)", above=0, below=1)
         mean, scale, freedom = self.predict_student(X, predictive=predictive)
         half = scipy.stats.t.ppf(0.5 + 0.5 * level, freedom) * scale
         return mean - half, mean + half
@@ -274,10 +283,13 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
 
     def _checked(self, X: Any, predictive: str) -> Any:
         check_is_fitted(self)
-        if predictive not in ("scaled", "dropped", "undropped"):
+        if not is_one_of(predictive, ("scaled", "dropped", "undropped")):
             requirement = "'scaled', 'dropped' or 'undropped'"
             raise ValueError(must(f"{_OWNER}.predict", "predictive", requirement, predictive))
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        with told_by(_OWNER, "X"):
+            X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        check_scale(_OWNER, "X", X, smallest=False)
+        return X
 
     def _location(self, X: Any, predictive: str) -> Array:
         coef, intercept = self.coef_, self.intercept_

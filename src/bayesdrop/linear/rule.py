@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, real_numbers, whole_number, whole_seed
 
 __all__ = ["DropPerturbation", "dropout_log_posterior"]
 
@@ -31,8 +31,10 @@ class DropPerturbation:
 
     def __init__(self, f: float | Tensor | Mapping[str, float | Tensor]) -> None:
         named = f if isinstance(f, Mapping) else {"f": f}
+        if not named:
+            raise ValueError(must("DropPerturbation", "f", "rates of one name or more", f))
         for name, rate in named.items():
-            rates = torch.as_tensor(rate, dtype=torch.float64)
+            rates = real_numbers("DropPerturbation", name, rate, "in [0, 1)")
             if not bool(((rates >= 0) & (rates < 1)).all()):
                 raise ValueError(must("DropPerturbation", name, "in [0, 1)", rate))
         self.f = f
@@ -128,9 +130,12 @@ def dropout_log_posterior(
     tensor(-0.7500)
     """
     owner = "dropout_log_posterior"
-    good = num_draws is None or (isinstance(num_draws, int) and num_draws > 0)
-    if not good or isinstance(num_draws, bool):
-        raise ValueError(must(owner, "num_draws", "a positive int, or None to enumerate", num_draws))
+    if num_draws is not None:
+        num_draws = whole_number(owner, "num_draws", num_draws, at_least=1, hint="None enumerates all masks.")
+    seed = whole_seed(owner, seed)
+    for name, function in (("log_prior", log_prior), ("log_likelihood", log_likelihood)):
+        if not callable(function):
+            raise TypeError(must(owner, name, "a function of the parameters", function))
     if not isinstance(perturb, DropPerturbation):
         if not callable(perturb):
             raise TypeError(must(owner, "perturb", "a DropPerturbation or a function", perturb))

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, real_number
 from bayesdrop.metrics.scores import ClassScore, Score, uncertainty
 from bayesdrop.metrics.targets import has_classes, labelled, must_be_prediction
 from bayesdrop.predict import Prediction
@@ -74,8 +74,7 @@ def ood_fpr(
     Returns: shape (), in [0, 1]; lower is better.
     Reference: Liang, Li & Srikant (2018).
     """
-    if not 0 < tpr <= 1:
-        raise ValueError(must("ood_fpr", "tpr", "in (0, 1]", tpr))
+    tpr = real_number("ood_fpr", "tpr", tpr, "in (0, 1]", above=0, at_most=1)
     within, without = _both("ood_fpr", inside, outside, score)
     # 0.07 * 100 is 7.000000000000001, of which the ceiling would be 8.
     needed = max(1, math.ceil(round(tpr * within.numel(), 6)))

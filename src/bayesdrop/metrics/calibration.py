@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from bayesdrop.errors import must_be_flag
 from bayesdrop.metrics.targets import check_count, labelled
 from bayesdrop.predict import Prediction
 
@@ -129,6 +130,7 @@ def class_calibration_error(
 
     Returns: shape (), in [0, 1]; lower is better.
     """
+    must_be_flag("class_calibration_error", weighted=weighted)
     curve = _class_curve("class_calibration_error", prediction, y, num_bins, ignore_index)
     gap, share = _gaps(curve)
     if not weighted:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must
-from bayesdrop.likelihoods import Categorical
+from bayesdrop.likelihoods import Bernoulli, Categorical
 from bayesdrop.metrics.targets import check_tensor, labelled, must_be_prediction
 from bayesdrop.predict import Prediction
 
@@ -63,9 +63,9 @@ def point_log_likelihood(
         raise ValueError(must(owner, "prediction", "one with a likelihood", prediction, hint))
     check_tensor(owner, y)
     y = y.detach().to(prediction.mean.device)
-    if ignore_index is not None and not isinstance(prediction.likelihood, Categorical):
+    if ignore_index is not None and not isinstance(prediction.likelihood, Categorical | Bernoulli):
         raise ValueError(must(owner, "ignore_index", "None unless the targets are labels", ignore_index))
-    if isinstance(prediction.likelihood, Categorical):
+    if isinstance(prediction.likelihood, Categorical | Bernoulli):
         valid = labelled(owner, prediction, y, ignore_index).valid
         # A void label need not be a class: any class will do in its place, as its score is left out.
         # Targets without void go as they came, to be known again if they were scored in passing.

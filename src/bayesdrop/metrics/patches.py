@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, real_number, real_numbers, whole_number
 from bayesdrop.metrics.scores import uncertainty
 from bayesdrop.metrics.targets import check_count, labelled, must_have_classes
 from bayesdrop.predict import Prediction
@@ -76,9 +76,8 @@ def pavpu(
         thresholds = _thresholds(entropy[known.valid], num_thresholds, entropy_range)
     elif entropy_range is not None:
         raise ValueError(must("pavpu", "entropy_range", "None when a threshold is given", entropy_range))
-    elif not math.isfinite(threshold):
-        raise ValueError(must("pavpu", "threshold", "finite", threshold))
     else:
+        threshold = real_number("pavpu", "threshold", threshold, "finite", at_least=-1e30, at_most=1e30)
         thresholds = torch.tensor([threshold], dtype=torch.float64)
 
     right = torch.zeros_like(entropy).masked_scatter(known.valid, known.right.to(entropy.dtype))
@@ -106,8 +105,7 @@ def pavpu(
 def _thresholds(
     entropy: Tensor, num_thresholds: int, entropy_range: tuple[float, float] | Prediction | None
 ) -> Tensor:
-    if isinstance(num_thresholds, bool) or not isinstance(num_thresholds, int) or num_thresholds < 2:
-        raise ValueError(must("pavpu", "num_thresholds", "an int of at least 2", num_thresholds))
+    num_thresholds = whole_number("pavpu", "num_thresholds", num_thresholds, at_least=2)
     if isinstance(entropy_range, Prediction):
         must_have_classes("pavpu", entropy_range)
         entropy = uncertainty(entropy_range, "entropy", owner="pavpu")
@@ -115,9 +113,11 @@ def _thresholds(
     if entropy_range is None:
         low, high = float(entropy.min()), float(entropy.max())
     else:
-        low, high = entropy_range
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise ValueError(must("pavpu", "entropy_range", "two finite numbers, the smaller first", (low, high)))
+        want = "two finite numbers, the smaller first"
+        ends = real_numbers("pavpu", "entropy_range", entropy_range, want)
+        if ends.shape != (2,) or not bool(torch.isfinite(ends).all()) or ends[0] > ends[1]:
+            raise ValueError(must("pavpu", "entropy_range", want, entropy_range))
+        low, high = ends.tolist()
     # lerp returns its ends exactly, where low + 1 * (high - low) may round to below `high`.
     ends = torch.tensor([low, high], dtype=torch.float64)
     return torch.lerp(ends[0], ends[1], torch.linspace(0, 1, num_thresholds, dtype=torch.float64))

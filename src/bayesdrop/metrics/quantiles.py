@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite
+from bayesdrop.errors import must, must_be_finite, real_numbers
 from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian
 from bayesdrop.metrics.targets import regression_targets
 from bayesdrop.predict import Prediction
@@ -63,7 +63,7 @@ def regression_calibration_error(
 
 def _curve(owner: str, prediction: Prediction, y: Tensor, levels: Sequence[float]) -> CalibrationCurve:
     target = regression_targets(owner, prediction, y)
-    nominal = torch.as_tensor(levels, dtype=torch.float64)
+    nominal = real_numbers(owner, "levels", levels, "one or more numbers in (0, 1)")
     if nominal.dim() != 1 or not nominal.numel() or not bool(((nominal > 0) & (nominal < 1)).all()):
         raise ValueError(must(owner, "levels", "one or more numbers in (0, 1)", levels))
     likelihood = prediction.likelihood

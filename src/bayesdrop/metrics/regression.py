@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite
+from bayesdrop.errors import must, must_be_finite, real_number
 from bayesdrop.metrics.targets import has_classes, must_be_prediction, regression_targets
 from bayesdrop.predict import Prediction
 
@@ -63,7 +63,6 @@ def interval_width(prediction: Prediction, *, level: float = 0.95) -> Tensor:
 
 
 def _interval(owner: str, prediction: Prediction, level: float) -> tuple[Tensor, Tensor]:
-    if not 0 < level < 1:
-        raise ValueError(must(owner, "level", "in (0, 1)", level))
+    level = real_number(owner, "level", level, "in (0, 1)", above=0, below=1)
     must_be_finite(owner, "prediction.aleatoric", prediction.aleatoric)
     return prediction.interval(level)

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite
+from bayesdrop.errors import is_one_of, must, must_be_finite
 from bayesdrop.metrics.targets import has_classes, must_be_prediction
 from bayesdrop.predict import Prediction
 
@@ -37,13 +37,13 @@ def uncertainty(prediction: Prediction, score: Score | None = None, *, owner: st
     classes = has_classes(prediction)
     allowed: tuple[str, ...] = get_args(ClassScore) if classes else get_args(NumberScore)
     chosen = allowed[0] if score is None else score
-    if chosen not in allowed:
+    if not is_one_of(chosen, allowed):
         kind = "classes" if classes else "numbers"
         raise ValueError(must(owner, "score", f"one of {', '.join(allowed)} for {kind}", score))
     if chosen in _NEED_TWO_DRAWS and prediction.num_draws < 2:
         raise ValueError(must(owner, "prediction", f"of at least 2 draws for {chosen!r}", 1))
     if chosen == "max_prob":
-        value = 1 - prediction.probs.amax(prediction.class_axis).to(torch.float64)
+        value = 1 - prediction.class_probs.amax(-1).to(torch.float64)
     elif classes:
         value = getattr(prediction, chosen).to(torch.float64)
     else:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.metrics.likelihood import point_log_likelihood
 from bayesdrop.metrics.scores import Score, uncertainty
 from bayesdrop.metrics.targets import has_classes, labelled, must_be_prediction, regression_targets
@@ -108,12 +108,12 @@ def _losses(
     owner: str, prediction: Prediction, y: Tensor, loss: Loss | None, ignore_index: int | None
 ) -> Tensor:
     """(M,) one loss a row or label, in double precision."""
-    if loss is not None and loss not in get_args(Loss):
+    if loss is not None and not is_one_of(loss, get_args(Loss)):
         raise ValueError(must(owner, "loss", f"one of {', '.join(get_args(Loss))}", loss))
     if loss == "negative_log_likelihood":
         return -point_log_likelihood(owner, prediction, y, ignore_index)
     if has_classes(prediction):
-        if loss not in (None, "error"):
+        if not is_one_of(loss, (None, "error")):
             raise ValueError(must(owner, "loss", "error or negative_log_likelihood for classes", loss))
         return (~labelled(owner, prediction, y, ignore_index).right).to(torch.float64)
     if loss == "error":

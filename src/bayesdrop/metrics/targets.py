@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite
-from bayesdrop.likelihoods import ClassLikelihood
+from bayesdrop.errors import must, must_be_finite, whole_number
+from bayesdrop.likelihoods import Bernoulli, ClassLikelihood
 from bayesdrop.predict import Prediction
 
 __all__ = [
@@ -54,7 +54,7 @@ def must_have_classes(owner: str, prediction: Prediction) -> None:
     """Raise unless it is a finite Prediction of classes."""
     must_be_prediction(owner, prediction)
     if not has_classes(prediction):
-        hint = "Predict with likelihood=Categorical()."
+        hint = "Predict with likelihood=Categorical(), or Bernoulli()."
         raise TypeError(must(owner, "prediction", "a prediction of classes", prediction, hint))
 
 
@@ -69,8 +69,7 @@ def check_tensor(owner: str, y: Any) -> None:
 
 def check_count(owner: str, argument: str, value: Any) -> None:
     """Raise unless it is a count of at least one."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(must(owner, argument, "an int of at least 1", value))
+    whole_number(owner, argument, value, at_least=1)
 
 
 def regression_targets(owner: str, prediction: Prediction, y: Tensor) -> Tensor:
@@ -94,15 +93,19 @@ def labelled(owner: str, prediction: Prediction, y: Tensor, ignore_index: int | 
 
     Args:
         owner: the metric, for its errors.
-        prediction: of classes, probabilities (N, K, ...).
-        y: (N, ...) integer labels.
+        prediction: of classes.
+        y: (N, ...) integer labels; of a `Bernoulli`, 0 and 1 may be floating, as its loss takes them.
         ignore_index: the label of what is void; may lie outside the classes.
     """
     must_have_classes(owner, prediction)
     check_tensor(owner, y)
-    if y.is_floating_point():
+    if ignore_index is not None:
+        ignore_index = whole_number(owner, "ignore_index", ignore_index)
+    if y.is_floating_point() and not (
+        isinstance(prediction.likelihood, Bernoulli) and bool((y == y.round()).all())
+    ):
         raise TypeError(must(owner, "y", "integer labels", y.dtype))
-    probs = prediction.probs.movedim(prediction.class_axis, -1)
+    probs = prediction.class_probs
     if y.shape != probs.shape[:-1]:
         want = f"labels of shape {tuple(probs.shape[:-1])}"
         raise ValueError(must(owner, "y", want, tuple(y.shape)))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from bayesdrop.errors import must
+from bayesdrop.errors import LARGEST_WIDTH, is_one_of, must, real_number, whole_number
 
 __all__ = ["lenet"]
 
@@ -44,10 +44,12 @@ def lenet(
     >>> lenet()(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 10])
     """
-    if where not in ("last", "all"):
+    if not is_one_of(where, ("last", "all")):
         raise ValueError(must("lenet", "where", "'last' or 'all'", where))
-    if not 0 <= p < 1:
-        raise ValueError(must("lenet", "p", "in [0, 1)", p))
+    p = real_number("lenet", "p", p, "in [0, 1)", at_least=0, below=1)
+    num_classes = whole_number("lenet", "num_classes", num_classes, at_least=1, at_most=LARGEST_WIDTH)
+    if layer is not None and (not callable(layer) or isinstance(layer, nn.Module)):
+        raise TypeError(must("lenet", "layer", "a function or a class that makes layers, or None", layer))
     if layer is None and options:
         raise ValueError(must("lenet", "options", "none without `layer`", sorted(options)))
     weights: list[nn.Conv2d | nn.Linear] = [

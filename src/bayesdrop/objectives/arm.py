@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, must_be_module
 from bayesdrop.functional.arm import Estimator, check_passes, is_antithetic, rate_gradient
 from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.mask_pass import LearnedMask, MaskPass
@@ -18,6 +18,7 @@ from bayesdrop.objectives.replay import Prefix, buffers_kept
 __all__ = ["arm_loss", "learns_masks"]
 
 LossPerExample = Callable[[Any], Tensor]
+_LOSSES = "a function that gives the loss of every row, shape (N,)"
 
 
 def learns_masks(model: nn.Module) -> bool:
@@ -66,6 +67,9 @@ def arm_loss(
     >>> net[0].logit_p.grad.shape
     torch.Size([3])
     """
+    must_be_module("arm_loss", "model", model)
+    if not callable(loss_per_example):
+        raise TypeError(must("arm_loss", "loss_per_example", _LOSSES, loss_per_example))
     passes = check_passes("arm_loss", estimator, num_passes)
     if not learns_masks(model):
         return _checked_losses(loss_per_example(model)).mean()
@@ -117,13 +121,12 @@ def _surrogate(
 
 
 def _checked_losses(losses: Any) -> Tensor:
-    want = "a function that gives the loss of every row, shape (N,)"
     if not isinstance(losses, Tensor):
-        raise TypeError(must("arm_loss", "loss_per_example", want, losses))
+        raise TypeError(must("arm_loss", "loss_per_example", _LOSSES, losses))
     if losses.dim() != 1:
         hint = "Use reduction='none'; sum what belongs to one row."
         got = "one that is averaged or summed over rows" if losses.dim() == 0 else tuple(losses.shape)
-        raise ValueError(must("arm_loss", "loss_per_example", want, got, hint))
+        raise ValueError(must("arm_loss", "loss_per_example", _LOSSES, got, hint))
     return losses
 
 

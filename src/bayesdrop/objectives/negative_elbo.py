@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws import FunctionDraw, evaluating
-from bayesdrop.errors import must
+from bayesdrop.errors import must, must_be_module, must_be_tensor, whole_number
 from bayesdrop.functional.arm import Estimator, check_passes
 from bayesdrop.inputs import Inputs, call
-from bayesdrop.layers.base import StochasticLayer, total_kl
+from bayesdrop.layers.base import StochasticLayer, positive_scale, total_kl
 from bayesdrop.likelihoods import Gaussian, Likelihood
 from bayesdrop.objectives.arm import arm_loss, learns_masks
 
@@ -69,10 +69,12 @@ class NegativeELBO(nn.Module):
         num_passes: int | None = None,
     ) -> None:
         super().__init__()
+        # A module given for a number would be taken in as a part, past the check of the property.
+        num_data = _checked_num_data(num_data)
         if not isinstance(likelihood, Likelihood):
             raise TypeError(must("NegativeELBO", "likelihood", "a Likelihood, as Gaussian()", likelihood))
-        if length_scale is not None and not 0 < length_scale < float("inf"):
-            raise ValueError(must("NegativeELBO", "length_scale", "a positive number or None", length_scale))
+        if length_scale is not None:
+            length_scale = positive_scale("NegativeELBO", "length_scale", length_scale)
         self.likelihood = likelihood
         self.length_scale = length_scale
         self.num_data = num_data
@@ -86,10 +88,7 @@ class NegativeELBO(nn.Module):
 
     @num_data.setter
     def num_data(self, value: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            hint = "Pass len(train_set), not the batch size."
-            raise ValueError(must("NegativeELBO", "num_data", "a positive int", value, hint))
-        self._num_data = value
+        self._num_data = _checked_num_data(value)
 
     def extra_repr(self) -> str:
         """The size of the data, for `print`."""
@@ -97,6 +96,8 @@ class NegativeELBO(nn.Module):
 
     def forward(self, model: nn.Module, x: Inputs, y: Tensor) -> ElboTerms:
         """The two terms for one batch, with the noise of the model's mode."""
+        must_be_module("NegativeELBO", "model", model)
+        must_be_tensor("NegativeELBO", "y", y)
         if not any(isinstance(layer, StochasticLayer) for layer in model.modules()):
             hint = "Wrap its weight layers, as BernoulliDropout(nn.Linear(3, 2), p=0.1)."
             raise ValueError(must("NegativeELBO", "model", "a model with stochastic layers", model, hint))
@@ -146,3 +147,8 @@ class NegativeELBO(nn.Module):
                     error += square.reshape(-1, noise.shape[0]).sum(0) if noise.dim() else square.sum()
                 count += y.numel() // (noise.shape[0] if noise.dim() else 1)
         self.likelihood.m_step((error / num_draws).to(noise.dtype), count)
+
+
+def _checked_num_data(value: int) -> int:
+    hint = "Pass len(train_set), not the batch size."
+    return whole_number("NegativeELBO", "num_data", value, at_least=1, hint=hint)

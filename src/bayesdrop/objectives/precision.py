@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayesdrop.errors import must
+from bayesdrop.errors import real_number, whole_number
 
 __all__ = ["precision_from_weight_decay", "weight_decay_from_precision"]
 
@@ -54,13 +54,10 @@ def weight_decay_from_precision(
 def _check(
     owner: str, argument: str, value: float, p: float, length_scale: float, num_data: int, loss_weight: float
 ) -> None:
-    if not 0 <= p < 1:
-        raise ValueError(must(owner, "p", "in [0, 1)", p))
-    for name, number in (
-        (argument, value),
-        ("length_scale", length_scale),
-        ("num_data", num_data),
-        ("loss_weight", loss_weight),
-    ):
-        if not 0 < number < float("inf"):
-            raise ValueError(must(owner, name, "a positive number", number))
+    real_number(owner, "p", p, "in [0, 1)", at_least=0, below=1)
+    whole_number(owner, "num_data", num_data, at_least=1)
+    for name, number in ((argument, value), ("length_scale", length_scale), ("loss_weight", loss_weight)):
+        # Squares and quotients of such numbers are finite, and not 0.
+        real_number(
+            owner, name, number, "a positive number, from 1e-50 to 1e50", at_least=1e-50, at_most=1e50
+        )

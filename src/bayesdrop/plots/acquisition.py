@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.plots.checks import Numbers, Values, check_axes, numbers, row_numbers
 from bayesdrop.plots.style import BLUE, dress
 
@@ -44,7 +44,7 @@ def plot_acquisition(
     owner = "plot_acquisition"
     check_axes(owner, ax)
     places = row_numbers(owner, "labels", labels)
-    if band not in ("range", "std", "error", None):
+    if not is_one_of(band, ("range", "std", "error", None)):
         raise ValueError(must(owner, "band", "one of range, std, error, or None", band))
     curves = _curves(owner, values)
     longest, length = max(len(curve) for curve in curves), min(len(curve) for curve in curves)

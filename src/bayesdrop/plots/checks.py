@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.likelihoods import ClassLikelihood
 from bayesdrop.predict import Prediction
 
@@ -95,7 +95,7 @@ def score_numbers(owner: str, prediction: Prediction, score: Any) -> Numbers:
     if not isinstance(score, str):
         return row_numbers(owner, "score", score, len(prediction), like="prediction")
     allowed = _CLASS_SCORES if has_classes(prediction) else _NUMBER_SCORES
-    if score not in allowed:
+    if not is_one_of(score, allowed):
         raise ValueError(must(owner, "score", f"numbers, or one of {', '.join(allowed)}", score))
     value: Tensor = getattr(prediction, score)
     if not has_classes(prediction):
@@ -136,9 +136,9 @@ def check_prediction(
     if classes is False and has_classes(prediction):
         raise TypeError(must(owner, "prediction", "of numbers, not of classes", prediction))
     if classes and not has_classes(prediction):
-        hint = "Call predict(..., likelihood=Categorical())."
+        hint = "Call predict(..., likelihood=Categorical()), or Bernoulli()."
         raise TypeError(must(owner, "prediction", "of classes", prediction, hint))
-    if classes and prediction.mean.dim() != 2:
+    if classes and prediction.label.numel() != len(prediction):
         raise ValueError(must(owner, "prediction", "of one label a row, (N, K)", prediction))
     if spread and prediction.num_draws == 1:
         hint = "One draw has no spread: call predict(..., num_draws=100)."

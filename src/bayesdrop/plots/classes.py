@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bayesdrop.errors import must
-from bayesdrop.likelihoods import ClassLikelihood
+from bayesdrop.likelihoods import Bernoulli, ClassLikelihood
 from bayesdrop.plots.checks import (
     Values,
     check_axes,
@@ -104,16 +104,20 @@ def plot_class_draws(
     check_prediction(owner, prediction, classes=True, spread=False)
     places = row_numbers(owner, "x", x, len(prediction), like="prediction")
     shown = _shown_classes(owner, prediction, classes)
-    count = prediction.probs.shape[1]
+    count = prediction.class_probs.shape[-1]
     if names is not None and len(names) != count:
         raise ValueError(must(owner, "names", f"{count} names, one a class", tuple(names)))
     labels = [f"class {k}" if names is None else names[k] for k in shown]
     likelihood = prediction.likelihood
     assert isinstance(likelihood, ClassLikelihood)
     with torch.no_grad():
-        probs = torch.stack([likelihood.log_probs(draw).exp() for draw in prediction.draws])
-    plot_spread(inputs_ax, places, prediction.draws[..., shown], names=labels, colors=colors)
-    plot_spread(outputs_ax, places, probs[..., shown], names=labels, colors=colors)
+        probs = likelihood.class_log_probs(prediction.draws, leading=1).exp()
+    inputs = prediction.draws
+    if isinstance(likelihood, Bernoulli):  # one logit f says what (0, f) would
+        inputs = torch.stack((torch.zeros_like(inputs), inputs), -1)
+    for ax, values in ((inputs_ax, inputs), (outputs_ax, probs)):
+        table = values.reshape(len(prediction.draws), len(prediction), count)[..., shown]
+        plot_spread(ax, places, table, names=labels, colors=colors)
     dress(inputs_ax, ylabel="softmax input")
     dress(outputs_ax, ylabel="softmax output")
     outputs_ax.set_ylim(-0.03, 1.03)
@@ -161,9 +165,10 @@ def plot_class_uncertainty(
 
 def _shown_classes(owner: str, prediction: Prediction, classes: int | Sequence[int]) -> list[int]:
     """Indices of the classes to draw, rising where they are chosen by their probability."""
-    count = prediction.probs.shape[1]
+    probs = prediction.class_probs.reshape(len(prediction), -1)
+    count = probs.shape[1]
     if isinstance(classes, int) and classes >= 1 and not isinstance(classes, bool):
-        top = prediction.probs.sum(0).argsort(descending=True)[:classes]
+        top = probs.sum(0).argsort(descending=True)[:classes]
         return [int(k) for k in top.sort().values]
     given = [] if isinstance(classes, int) else list(classes)
     if not given or any(isinstance(k, bool) or not 0 <= k < count for k in given):

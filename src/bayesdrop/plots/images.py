@@ -102,7 +102,7 @@ def plot_image_grid(
     truth = None
     if targets is not None:
         truth = row_numbers(owner, "targets", targets, len(prediction), like="prediction").astype(int)
-    count = prediction.probs.shape[1]
+    count = prediction.class_probs.shape[-1]
     if names is not None and len(names) != count:
         raise ValueError(must(owner, "names", f"{count} names, one a class", tuple(names)))
     called = [str(k) for k in range(count)] if names is None else [str(name) for name in names]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.functional import entropy
-from bayesdrop.likelihoods import ClassLikelihood, Likelihood
+from bayesdrop.likelihoods import Bernoulli, ClassLikelihood, Likelihood
 
 __all__ = ["ClassStatistics", "DrawStatistics", "RunningLogMeanExp", "RunningMoments", "Statistics"]
 
@@ -101,6 +101,18 @@ class ClassStatistics:
 
     expected_entropy: Tensor
     variation_ratio: Tensor
+    #: P(y = 0) where the mean holds P(y = 1) alone (`Bernoulli`): 1 - mean would round small chances to 0
+    complement: Tensor | None = None
+
+    @staticmethod
+    def concatenate(parts: list[ClassStatistics]) -> ClassStatistics:
+        """The batches one after another."""
+        others = [part.complement for part in parts if part.complement is not None]
+        return ClassStatistics(
+            expected_entropy=torch.cat([part.expected_entropy for part in parts]),
+            variation_ratio=torch.cat([part.variation_ratio for part in parts]),
+            complement=torch.cat(others) if others else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -126,12 +138,7 @@ class Statistics:
             epistemic=torch.cat([part.epistemic for part in parts]),
             aleatoric=torch.cat([part.aleatoric for part in parts]),
             draws_used=torch.cat([part.draws_used for part in parts]),
-            classes=ClassStatistics(
-                expected_entropy=torch.cat([part.expected_entropy for part in classes]),
-                variation_ratio=torch.cat([part.variation_ratio for part in classes]),
-            )
-            if classes
-            else None,
+            classes=ClassStatistics.concatenate(classes) if classes else None,
             log_prob=torch.cat(scores) if scores else None,
         )
 
@@ -180,15 +187,15 @@ class DrawStatistics:
             self.joint += scores.flatten(1).sum(1, dtype=torch.float64).tolist()
 
     def _update_classes(self, likelihood: ClassLikelihood, outputs: Tensor) -> None:
-        axis = likelihood.class_axis % (outputs.dim() - 1) + 1
-        probs = likelihood.log_probs(outputs, axis).exp()
+        # Held with the classes last, and laid out as the outputs are when all is done.
+        probs = likelihood.class_log_probs(outputs, leading=1).exp()
         self._moments.update_many(probs)
         self._variance.update_many(probs * (1 - probs))
-        self._entropy.update_many(entropy(probs, axis))
+        self._entropy.update_many(entropy(probs))
         if self._votes is None:
             self._votes = torch.zeros_like(probs[0], dtype=torch.int32)
-        for winner in probs.argmax(axis, keepdim=True):
-            self._votes.scatter_add_(axis - 1, winner, torch.ones_like(winner, dtype=torch.int32))
+        for winner in probs.argmax(-1, keepdim=True):
+            self._votes.scatter_add_(-1, winner, torch.ones_like(winner, dtype=torch.int32))
 
     @property
     def count(self) -> int:
@@ -207,18 +214,23 @@ class DrawStatistics:
 
     def result(self) -> Statistics:
         """The statistics so far, on the CPU."""
-        epistemic = self._moments.variance
+        mean, epistemic = self._moments.mean, self._moments.variance
         count = self._moments.count
         aleatoric = torch.zeros_like(epistemic) if self.likelihood is None else self._variance.mean
         classes = None
         if self._votes is not None and isinstance(self.likelihood, ClassLikelihood):
-            most = self._votes.amax(self.likelihood.class_axis)
+            most = self._votes.amax(-1)
+            complement = mean[..., 0].cpu().contiguous() if isinstance(self.likelihood, Bernoulli) else None
             classes = ClassStatistics(
                 expected_entropy=self._entropy.mean.cpu(),
                 variation_ratio=(1 - most.to(epistemic.dtype) / count).cpu(),
+                complement=complement,
+            )
+            mean, epistemic, aleatoric = (
+                self.likelihood.laid_out(value).contiguous() for value in (mean, epistemic, aleatoric)
             )
         return Statistics(
-            mean=self._moments.mean.cpu(),
+            mean=mean.cpu(),
             epistemic=epistemic.cpu(),
             aleatoric=aleatoric.cpu(),
             draws_used=torch.full((epistemic.shape[0],), count),

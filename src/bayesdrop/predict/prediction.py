@@ -11,9 +11,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite
+from bayesdrop.errors import (
+    must,
+    must_be_finite,
+    must_be_flag,
+    must_be_tensor,
+    real_number,
+    real_numbers,
+    whole_number,
+    whole_seed,
+)
 from bayesdrop.functional import entropy
-from bayesdrop.likelihoods import Categorical, ClassLikelihood, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    SoftmaxLikelihood,
+)
 from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob
 from bayesdrop.predict.accumulate import ClassStatistics, DrawStatistics, Statistics
 from bayesdrop.predict.quantile import mixture_quantile
@@ -38,7 +54,7 @@ class Prediction:
     the mean of the draws' variances. Both divide by T, as the mixture of the T draws does.
 
     Attributes:
-        mean: (N, D) mean of y; class probabilities for class likelihoods.
+        mean: (N, D) mean of y; class probabilities for class likelihoods, laid out as the outputs are.
         epistemic: (N, D) variance of the draws' means. NaN for one draw, which has no spread.
         aleatoric: (N, D) mean of the draws' variances; 0 without a likelihood.
         draws_used: (N,) how many draws each row used.
@@ -72,6 +88,12 @@ class Prediction:
         >>> Prediction.from_draws(torch.tensor([[[1.0]], [[3.0]]])).mean
         tensor([[2.]])
         """
+        must_be_tensor("Prediction", "draws", draws)
+        if likelihood is not None and not isinstance(likelihood, Likelihood):
+            raise TypeError(
+                must("Prediction", "likelihood", "a Likelihood, as Categorical(), or None", likelihood)
+            )
+        must_be_flag("Prediction", shared=shared)
         if draws.dim() < 2 or draws.shape[0] < 1 or draws.shape[1] < 1:
             raise ValueError(
                 must("Prediction", "draws", "(T, N, ...) with T and N at least 1", tuple(draws.shape))
@@ -187,9 +209,9 @@ class Prediction:
             return score
         if self._scores is not None and torch.equal(self._scores.targets, y):
             return self._scores.log_prob
-        if isinstance(likelihood, Categorical):
-            # The mean over draws of p(y | f_t) is the mean probability itself: take it as the logits.
-            return likelihood.log_prob(self.mean.log(), y)
+        if isinstance(likelihood, Categorical | Bernoulli):
+            # The mean over draws of p(y | f_t) is the mean probability itself: make a logit of it.
+            return likelihood.log_prob(likelihood.output_of(self.class_probs.log()), y)
         raise ValueError(self._not_kept("log_prob"))
 
     def joint_log_prob(self, y: Tensor) -> Tensor:
@@ -226,8 +248,8 @@ class Prediction:
 
         Returns: (N, D), or (len(q), N, D).
         """
-        levels = torch.as_tensor(q, dtype=torch.float64)
-        if levels.dim() > 1 or not bool(((levels > 0) & (levels < 1)).all()):
+        levels = real_numbers("Prediction.quantile", "q", q, "in (0, 1)")
+        if levels.dim() > 1 or not levels.numel() or not bool(((levels > 0) & (levels < 1)).all()):
             raise ValueError(must("Prediction.quantile", "q", "in (0, 1)", q))
         likelihood = self.likelihood
         if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
@@ -245,8 +267,7 @@ class Prediction:
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Lower and upper end of the central interval that holds `level` of the probability, each (N, D)."""
-        if not 0 < level < 1:
-            raise ValueError(must("Prediction.interval", "level", "in (0, 1)", level))
+        level = real_number("Prediction.interval", "level", level, "in (0, 1)", above=0, below=1)
         lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return lower, upper
 
@@ -257,9 +278,8 @@ class Prediction:
             n: how many.
             seed: of the choice of functions and of the noise.
         """
-        if n < 1:
-            raise ValueError(must("Prediction.sample", "n", "at least 1", n))
-        generator = torch.Generator().manual_seed(seed)
+        n = whole_number("Prediction.sample", "n", n, at_least=1)
+        generator = torch.Generator().manual_seed(whole_seed("Prediction.sample", seed))
         if self.is_analytic:
             normal = torch.randn((n, *self.mean.shape), generator=generator, dtype=self.mean.dtype)
             return self.mean + self.std * normal
@@ -274,26 +294,42 @@ class Prediction:
 
     @property
     def probs(self) -> Tensor:
-        """(N, K, ...) class probabilities, averaged over draws."""
+        """Class probabilities, averaged over draws and laid out as the outputs are.
+
+        (N, K, ...) of a `Categorical`, or (N, ..., K) if its class axis is the last; of a `Bernoulli`, the
+        probability that y = 1 for every output, (N, ...).
+        """
         self._class_statistics("probs")
         return self.mean
 
     @property
     def class_axis(self) -> int:
-        """The axis of `probs` that holds the classes."""
+        """The axis of `probs` that holds the classes; a `Bernoulli` has none."""
         self._class_statistics("class_axis")
-        assert isinstance(self.likelihood, ClassLikelihood)
-        return self.likelihood.class_axis % self.mean.dim()
+        if not isinstance(self.likelihood, SoftmaxLikelihood):
+            kind = type(self.likelihood).__name__
+            raise AttributeError(
+                f"Prediction.class_axis: a {kind} has no class axis; `class_probs` has its classes last."
+            )
+        return self.likelihood.axis_in(self.mean.shape)
+
+    @property
+    def class_probs(self) -> Tensor:
+        """(N, ..., K) probabilities with the classes on the last axis; of a `Bernoulli`, those of 0 and 1."""
+        complement = self._class_statistics("class_probs").complement
+        if complement is not None:
+            return torch.stack((complement, self.mean), -1)
+        return self.mean.movedim(self.class_axis, -1)
 
     @property
     def label(self) -> Tensor:
-        """(N, ...) the most probable class."""
-        return self.probs.argmax(self.class_axis)
+        """(N, ...) the most probable class; 0 or 1 for every output of a `Bernoulli`."""
+        return self.class_probs.argmax(-1)
 
     @property
     def entropy(self) -> Tensor:
-        """(N, ...) entropy of `probs`: total uncertainty, in nats."""
-        return entropy(self.probs, self.class_axis)
+        """(N, ...) entropy of the averaged probabilities: total uncertainty, in nats."""
+        return entropy(self.class_probs)
 
     @property
     def expected_entropy(self) -> Tensor:
@@ -317,7 +353,8 @@ class Prediction:
     def _class_statistics(self, name: str) -> ClassStatistics:
         if self._classes is None:
             raise AttributeError(
-                f"Prediction.{name} is for classes; call predict(..., likelihood=Categorical()) to have it."
+                f"Prediction.{name} is for classes; call predict(..., likelihood=Categorical()) to have it, "
+                "or Bernoulli()."
             )
         return self._classes
 
@@ -326,6 +363,7 @@ class Prediction:
             raise ValueError(
                 f"Prediction.{name} needs a likelihood; call predict(..., likelihood=Gaussian(0.1))."
             )
+        must_be_tensor(f"Prediction.{name}", "y", y)
         must_be_finite(f"Prediction.{name}", "y", y)
         if y.dim() < 1 or y.shape[0] != len(self):
             raise ValueError(must(f"Prediction.{name}", "y", f"{len(self)} rows", tuple(y.shape)))

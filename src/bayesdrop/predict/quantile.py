@@ -20,6 +20,8 @@ def mixture_quantile(likelihood: Gaussian | HeteroscedasticGaussian, draws: Tens
 
     Returns: (N, D).
     """
+    # In double precision: single has no number between 1 - 6e-8 and 1, where a 1 - 1e-9 quantile is told.
+    dtype, draws = draws.dtype, draws.to(torch.float64)
     mean, variance = likelihood.moments(draws)
     lower: Tensor
     upper: Tensor
@@ -27,11 +29,10 @@ def mixture_quantile(likelihood: Gaussian | HeteroscedasticGaussian, draws: Tens
     # The mixture's quantile lies between the smallest and the largest of its components' quantiles.
     ends = mean + std * torch.special.ndtri(torch.tensor(q, dtype=mean.dtype))
     lower, upper = ends.amin(0), ends.amax(0)
-    steps = 60 if mean.dtype == torch.float64 else 32
-    for _ in range(steps):
+    for _ in range(60 if dtype == torch.float64 else 32):
         middle = 0.5 * (lower + upper)
         below = likelihood.cdf(draws, middle).mean(0) < q
         lower = torch.where(below, middle, lower)
         upper = torch.where(below, upper, middle)
     value: Tensor = 0.5 * (lower + upper)
-    return value
+    return value.to(dtype)

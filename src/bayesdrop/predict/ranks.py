@@ -86,6 +86,10 @@ class Ranks:
             draws_used=rows(statistics.draws_used),
             classes=None
             if classes is None
-            else ClassStatistics(rows(classes.expected_entropy), rows(classes.variation_ratio)),
+            else ClassStatistics(
+                rows(classes.expected_entropy),
+                rows(classes.variation_ratio),
+                None if classes.complement is None else rows(classes.complement),
+            ),
             log_prob=None if statistics.log_prob is None else rows(statistics.log_prob),
         )

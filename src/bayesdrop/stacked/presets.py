@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.stacked.recipe import Candidate, Recipe
 from bayesdrop.stacked.settings import NoiseModel, Settings
 
@@ -234,6 +234,6 @@ def preset_recipe(name: str, rows: int, columns: int, **options: Any) -> Recipe:
     >>> preset_recipe("gal2018", 455, 13).candidates[0].settings.hidden
     (50,)
     """
-    if name not in PRESETS:
+    if not is_one_of(name, PRESETS):
         raise ValueError(must("preset_recipe", "name", f"one of {', '.join(map(repr, PRESETS))}", name))
     return PRESETS[name](rows, columns, **options)

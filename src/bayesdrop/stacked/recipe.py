@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, whole_number
 from bayesdrop.stacked.settings import Settings
 
 __all__ = ["Candidate", "Recipe"]
@@ -24,8 +24,8 @@ class Candidate:
     bins: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.bins, bool) or not isinstance(self.bins, int) or self.bins < 0:
-            raise ValueError(must("Candidate", "bins", "an int of at least 0", self.bins))
+        bins = whole_number("Candidate", "bins", self.bins, at_least=0, at_most=10_000)
+        object.__setattr__(self, "bins", bins)
 
     def __str__(self) -> str:
         one = self.settings
@@ -94,7 +94,6 @@ class Recipe:
         if self.holdout == "last" and self.parts > 1:
             raise ValueError(must("Recipe", "parts", "1 with holdout='last'", self.parts))
         for name in ("blocks", "restarts", "num_draws", "judge_draws", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(must("Recipe", name, "at least 1", getattr(self, name)))
+            object.__setattr__(self, name, whole_number("Recipe", name, getattr(self, name), at_least=1))
         if self.precisions is not None and any(one.settings.noise != "fixed" for one in self.candidates):
             raise ValueError(must("Recipe", "precisions", "None unless noise='fixed'", self.precisions))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from bayesdrop.errors import must
+from bayesdrop.errors import (
+    is_one_of,
+    layer_widths,
+    must,
+    must_be_flag,
+    real_number,
+    real_numbers,
+    whole_number,
+)
 
 __all__ = ["Activation", "FirstWeights", "Method", "NoiseModel", "Schedule", "Settings"]
 
@@ -82,29 +89,40 @@ class Settings:
     validation_draws: int = 20
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))
-        if isinstance(self.p, Sequence):
-            object.__setattr__(self, "p", tuple(float(rate) for rate in self.p))
+        object.__setattr__(self, "hidden", layer_widths("Settings", self.hidden))
+        rates = real_numbers(
+            "Settings", "p", self.p, "in [0, 1), one number or one per hidden layer"
+        ).tolist()
+        object.__setattr__(self, "p", tuple(rates) if isinstance(rates, list) else rates)
+        # Beyond it a rate is 1 in single precision, and the noise, divided by 1 - p, infinite.
+        most = 1 - 1e-7
+        input_p = real_number("Settings", "input_p", self.input_p, "in [0, 1)", at_least=0, at_most=most)
+        object.__setattr__(self, "input_p", input_p)
+        must_be_flag("Settings", scale_by_fan_in=self.scale_by_fan_in, per_unit=self.per_unit)
         for name, options in _CHOICES.items():
-            if getattr(self, name) not in options:
+            if not is_one_of(getattr(self, name), options):
                 raise ValueError(must("Settings", name, _listed(options), getattr(self, name)))
-        if not all(isinstance(w, int) and not isinstance(w, bool) and w >= 1 for w in self.hidden):
-            raise ValueError(must("Settings", "hidden", "positive ints", self.hidden))
         if isinstance(self.p, tuple) and len(self.p) != len(self.hidden):
             want = f"one number or one per hidden layer ({len(self.hidden)})"
             raise ValueError(must("Settings", "p", want, self.p))
-        if not all(0 <= rate < 1 for rate in self.rates):
+        if not all(0 <= rate <= most for rate in self.rates):
             raise ValueError(must("Settings", "p and input_p", "in [0, 1)", self.rates))
         for name in _POSITIVE:
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 < value < math.inf):
-                raise ValueError(must("Settings", name, "a positive number", value))
+            if value is not None:
+                object.__setattr__(
+                    self, name, real_number("Settings", name, value, "a positive number", above=0)
+                )
+        for name in ("length_scale", "temperature"):
+            # Squares and quotients of such numbers are neither 0 nor infinite in single precision.
+            want = "a positive number, from 1e-15 to 1e15"
+            real_number("Settings", name, getattr(self, name), want, at_least=1e-15, at_most=1e15)
         if self.noise_pace is not None and self.noise != "map":
             raise ValueError(must("Settings", "noise_pace", "None unless noise='map'", self.noise_pace))
         for name in _COUNTS:
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(must("Settings", name, "a positive int", value))
+            if value is not None:
+                object.__setattr__(self, name, whole_number("Settings", name, value, at_least=1))
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -147,10 +165,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _POSITIVE = ("length_scale", "noise_std", "noise_pace", "temperature", "lr", "rate_lr", "clip_norm")
 _COUNTS = ("epochs", "batch_size", "patience", "check_every", "validation_draws")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _listed(options: Sequence[str]) -> str:

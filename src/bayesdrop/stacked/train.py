@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import torch
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, whole_number
 from bayesdrop.progress import progress_bar
 from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.loop import train_stack
@@ -35,8 +35,7 @@ def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) ->
 
     Returns: the networks, in the order of the jobs. One that diverged says so and does not stop the rest.
     """
-    if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
-        raise ValueError(must("train", "processes", "a positive int", processes))
+    processes = whole_number("train", "processes", processes, at_least=1)
     jobs = list(jobs)
     for job in jobs:
         if not isinstance(job, Job):

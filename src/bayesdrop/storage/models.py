@@ -36,6 +36,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(must("save", "model", "an nn.Module", model))
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(must("save", "path", "the path of a file", path))
     tensors, aliases = distinct_state(model)
     frozen = [name for name, t in tensors.items() if isinstance(t, nn.Parameter) and not t.requires_grad]
     header: dict[str, Any] = {"aliases": aliases, "frozen": frozen, "architecture": None, "reason": None}
@@ -59,6 +61,8 @@ def load(path: str | os.PathLike[str], into: nn.Module | None = None) -> nn.Modu
     """
     if into is not None and not isinstance(into, nn.Module):
         raise TypeError(must("load", "into", "an nn.Module or None", into))
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(must("load", "path", "the path of a file", path))
     with open_tensors(path, kind=_KIND, owner="load") as file:
         aliases, frozen = _checked_names(file.header, file.outline, path)
         if into is not None:
