@@ -243,6 +243,18 @@ class DropoutEstimator(BaseEstimator):
         """
         return self.mixture_.predict(self._checked(X), num_draws, seed)
 
+    def outside(self, X: Any) -> NDArray[np.bool_]:
+        """(N, K) which cells lie far outside the columns of the fit; do not trust a row that has one.
+
+        A cell is outside when it is farther from the seen values than the distance between the column's
+        1 % and 99 % quantiles. Predictions take it for a value at that distance, so that they stay of the
+        size of what was learned at the edge.
+
+        Args:
+            X: (N, K) columns.
+        """
+        return self.mixture_.seen.outside(self._checked(X))
+
     def _checked(self, X: Any) -> Array:
         check_is_fitted(self)
         x: Array = validate_data(self, X, reset=False, dtype=np.float64)

@@ -232,6 +232,13 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             which = f"target {constant[0]}" if y.shape[1] > 1 else "the target"
             value = float(y[0, constant[0]])
             raise ValueError(f"{self._owner}: `y` must vary; {which} is {value:g} in all {len(y)} rows.")
+        # Variances are squares: beyond these sizes they are no longer numbers of the machine.
+        width, largest = 0.5 * y.max(0) - 0.5 * y.min(0), np.abs(y).max(0)
+        odd = np.flatnonzero((width < 1e-100) | (largest > 1e100))
+        if len(odd):
+            got = f"from {y[:, odd[0]].min():g} to {y[:, odd[0]].max():g}"
+            want = "of a size between 1e-100 and 1e100"
+            raise ValueError(must(self._owner, "y", want, got, "Give it in another unit."))
 
     def _shaped(self, value: Array) -> Array:
         return value[:, 0] if self._one_target else value
