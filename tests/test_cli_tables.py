@@ -111,7 +111,9 @@ def test_predict_adds_columns_and_changes_nothing_else(folder: Path, tmp_path: P
     scored = pd.read_csv(output, dtype=str, na_filter=False)
     pd.testing.assert_frame_equal(scored[given.columns], given)
     numbers = pd.read_csv(output)
-    assert list(numbers.columns[-7:]) == ["mean", "std", "epistemic", "aleatoric", "lower", "upper", "defer"]
+    added = ["mean", "std", "epistemic", "aleatoric", "lower", "upper", "defer", "reason"]
+    assert list(numbers.columns[-8:]) == added
+    assert (numbers["reason"].notna() == numbers["defer"]).all()
     np.testing.assert_allclose(numbers["std"] ** 2, numbers["epistemic"] + numbers["aleatoric"])
     np.testing.assert_allclose((numbers["lower"] + numbers["upper"]) / 2, numbers["mean"])
     threshold = load_table_model(folder / "model").deferral().threshold
@@ -296,7 +298,7 @@ def test_a_table_without_rows_is_scored_to_one_without_rows(folder: Path, tmp_pa
     houses(30).iloc[:0].to_csv(tmp_path / "in.csv", index=False)
     result = invoke("predict", folder / "model", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
     assert result.exit_code == 0, result.output
-    assert pd.read_csv(tmp_path / "out.csv").shape == (0, 12)
+    assert pd.read_csv(tmp_path / "out.csv").shape == (0, 13)
     result = invoke("evaluate", folder / "model", tmp_path / "in.csv")
     assert (result.exit_code, "must have a row" in result.stderr) == (2, True)
 

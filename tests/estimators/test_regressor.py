@@ -290,5 +290,5 @@ def test_the_range_grows_with_further_rows() -> None:
 @pytest.mark.parametrize("size", [1e-165, 1e165])
 def test_targets_whose_variance_is_no_number_are_refused(size: float) -> None:
     x = np.linspace(0, 1, 40)[:, None]
-    with pytest.raises(ValueError, match="between 1e-100 and 1e100.*another unit"):
+    with pytest.raises(ValueError, match=r"between 1e-100 and 1e100.*another unit"):
         DropoutRegressor(preset="quick", epochs=2).fit(x, x[:, 0] * size)

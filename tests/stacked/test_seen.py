@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
@@ -44,23 +46,18 @@ def test_numbers_of_any_size_become_inputs_of_size_one(size: float) -> None:
     assert inputs.isfinite().all()
 
 
-TABLES = {
-    "breast cancer": lambda: load_breast_cancer().data,
-    "wine": lambda: load_wine().data,
-    "diabetes": lambda: load_diabetes().data,
-    "digits": lambda: load_digits().data,
-    "boston": lambda: load_uci("boston").x.numpy(),
-    "red wine": lambda: load_uci("wine").x.numpy(),
-    "concrete": lambda: load_uci("concrete").x.numpy(),
-    "power": lambda: load_uci("power").x.numpy(),
-    "protein": lambda: load_uci("protein").x.numpy(),
+SCIKIT_LEARN: dict[str, Any] = {
+    "breast cancer": load_breast_cancer,
+    "wine": load_wine,
+    "diabetes": load_diabetes,
+    "digits": load_digits,
 }
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [*SCIKIT_LEARN, "boston", "concrete", "power", "protein", "yacht"])
 def test_rows_that_come_as_the_table_did_are_hardly_ever_outside(name: str) -> None:
     try:
-        x = TABLES[name]()
+        x = SCIKIT_LEARN[name]().data if name in SCIKIT_LEARN else load_uci(name).x.numpy()
     except DataNotFound:
         pytest.skip("not at hand")
     table = from_table(x, np.arange(len(x)), splits=10, test_fraction=0.1)

@@ -15,6 +15,7 @@ from bayesdrop.tables.deferral import Deferral, Outcome, Rule, cross_checked, ou
 from bayesdrop.tables.fitting import FittedTable, targets_of
 from bayesdrop.tables.judge import Judged, judge, measures
 from bayesdrop.tables.model import TableModel
+from bayesdrop.tables.outside import add_far_numbers, finite_rows, ranked
 from bayesdrop.tables.reading import TableFile
 from bayesdrop.tables.report import measure_rows, render_report
 
@@ -104,8 +105,9 @@ def evaluate_table(
     scaled = np.asarray(model.held_out.get("scaled", np.empty(0)))
     judged = judge(model.estimator, prepared.x, y, scaled=scaled, level=chosen)
     deferral = model.deferral(rule)
-    deferred = deferral(judged.scores) | prepared.unfamiliar
-    result = outcome(deferred, judged.loss, root=model.root)
+    add_far_numbers(prepared.reasons, model.schema, model.estimator, prepared.x)
+    outside = prepared.reasons.any | ~finite_rows(judged.scores)
+    result = outcome(deferral(ranked(judged.scores, outside)), judged.loss, root=model.root)
     rows = f"The {len(frame):,} rows of {table.path.name} that have a target."
     return Evaluation(model, judged, frame, chosen, deferral, result, f"{table.path.name}", rows)
 
@@ -114,7 +116,7 @@ def fit_evaluation(fitted: FittedTable) -> Evaluation:
     """What a fit found on the rows it held out: no row has a say in its own interval or threshold."""
     model, judged = fitted.model, fitted.judged
     about = model.about
-    result = cross_checked(model.rule, judged.scores, judged.loss, root=model.root)
+    result = cross_checked(model.rule, model.held_out, judged.loss, root=model.root)
     rows = (
         f"{about['rows_fitted']:,} rows were fitted; all below is about {about['rows_held_out']:,} others, "
         "which were held out. They set the thresholds that predictions use; here each half of them is "

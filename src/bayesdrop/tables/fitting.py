@@ -17,6 +17,7 @@ from bayesdrop.tables.deferral import Rule, cross_checked
 from bayesdrop.tables.infer import check_target, infer_columns, infer_task
 from bayesdrop.tables.judge import Judged, judge, measures
 from bayesdrop.tables.model import TableModel
+from bayesdrop.tables.outside import add_far_numbers, ranked
 from bayesdrop.tables.prepare import Preparer
 from bayesdrop.tables.schema import Schema, Task
 
@@ -103,6 +104,7 @@ def fit_table(
     estimator = _estimator(schema.task, options, progress=progress)
     estimator.fit(inputs.x, _values(y[fitted], schema))
     judged = judge(estimator, tried.x, _places(y[held], schema), scaled=None, level=options.level)
+    add_far_numbers(tried.reasons, schema, estimator, tried.x)
     if options.refit:
         say("Fitting once more, to all rows; measures and thresholds are those of the first fit.")
         schema = _learned(frame, options, schema)
@@ -110,7 +112,8 @@ def fit_table(
         estimator = _estimator(schema.task, options, progress=progress)
         estimator.fit(everything.x, _values(y, schema))
     names = ("std", "epistemic", "aleatoric", "entropy", "mutual_information", "max_prob")
-    held_out = {name: judged.scores[name] for name in names if name in judged.scores}
+    scores = {name: judged.scores[name] for name in names if name in judged.scores}
+    held_out = ranked(scores, tried.reasons.any)
     held_out |= {"loss": judged.loss} | ({} if judged.classes else {"scaled": judged.scaled})
     tried_rule = cross_checked(rule, held_out, judged.loss, root=schema.task == "regression")
     about = {
@@ -180,7 +183,8 @@ def _with_target(
     else:
         y = as_labels(series, options.missing, numbers=number_labels)
         distinct = set(y.tolist())
-        classes = tuple(sorted(distinct, key=float if number_labels else str))
+        # By value, then by digits: floats of large whole numbers may be equal.
+        classes = tuple(sorted(distinct, key=(lambda label: (float(label), label)) if number_labels else str))
     check_target(options.target, task, y)
     marks = tuple(options.missing)
     return kept, y, Schema(options.target, task, (), classes, number_labels, marks, why)

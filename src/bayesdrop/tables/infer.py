@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.tables.cells import Array, as_labels, as_numbers, as_truths, first_bad, is_text, missing_cells
-from bayesdrop.tables.schema import MISSING, OTHER, Column, Task
+from bayesdrop.tables.schema import MISSING, MOST_RARE, OTHER, Column, Task
 
 __all__ = ["infer_column", "infer_columns", "infer_task"]
 
 #: distinct whole numbers of a target up to which it is taken for classes, and rows each must have on average
 _FEW, _ROWS_EACH = 10, 5
-_MOST_CATEGORIES, _MOST_RARE = 50, 1000
-_MOST_CLASSES = 200
+_MOST_CATEGORIES, _MOST_CLASSES = 50, 200
 
 
 def infer_task(series: Any, marks: Collection[str], task: str, rows: int) -> tuple[Task, bool, str]:
@@ -31,6 +30,10 @@ def infer_task(series: Any, marks: Collection[str], task: str, rows: int) -> tup
     """
     owner = f"target {series.name!r}"
     values, bad = as_numbers(series, marks)
+    infinite = np.isinf(values)
+    if task != "classification" and infinite.any() and (bad == infinite).all():
+        hint = "Mend those cells, or name what stands for a missing one with --missing."
+        raise ValueError(f"{owner} must be finite numbers; got {first_bad(series, infinite)}. {hint}")
     if task == "regression":
         if bad.any():
             raise ValueError(f"{owner} must be numbers for --task regression; got {first_bad(series, bad)}.")
@@ -154,4 +157,4 @@ def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifi
     if lacking:
         why += f"; {lacking:,} missing cells are one of their own"
     kept = (*common, *([OTHER] if rare else []), *([MISSING] if lacking else []))
-    return Column(name, "category", categories=kept, rare=tuple(rest[:_MOST_RARE]), why=why, numbers=numbers)
+    return Column(name, "category", categories=kept, rare=tuple(rest[:MOST_RARE]), why=why, numbers=numbers)

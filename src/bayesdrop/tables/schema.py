@@ -13,6 +13,8 @@ Task = Literal["regression", "classification"]
 
 #: the category of rows whose cell is missing, and that of rare and of unseen texts
 MISSING, OTHER = "(missing)", "(other)"
+#: rare texts that are kept of a column
+MOST_RARE = 1000
 
 
 @dataclass(frozen=True)
