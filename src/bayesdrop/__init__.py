@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bayesdrop.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from bayesdrop.public import *
+    from bayesdrop.public import *  # noqa: F403  (its `__all__` is the list)
 
 #: functions that have the name of the package they live in
 _FUNCTIONS = frozenset({"audit", "fit", "predict"})

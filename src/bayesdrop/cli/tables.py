@@ -223,9 +223,13 @@ def _fit(data: Path, output: Path, options: Any, separator: str | None, force: b
         if not quiet:
             _print(line)
 
-    frame = open_table(data, separator=separator).read()
-    say(f"{data}: {len(frame):,} rows, {len(frame.columns)} columns.")
-    fitted = fit_table(frame, options, say=say, progress=_watched(quiet))
+    def read() -> Any:
+        frame = open_table(data, separator=separator).read()
+        say(f"{data}: {len(frame):,} rows, {len(frame.columns)} columns.")
+        return frame
+
+    # The frame is given away, so that it is gone when it is not needed any more.
+    fitted = fit_table(read(), options, say=say, progress=_watched(quiet))
     result = fit_evaluation(fitted)
     save_table_model(
         fitted.model, output, report=result.report(f"{data.name}: {options.target}"), force=force

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.errors import must
+from bayesdrop.stacked.packed import PackedInputs
 from bayesdrop.stacked.seen import Seen
 
 __all__ = ["Encoder", "TargetScale"]
@@ -20,6 +21,8 @@ Array = NDArray[np.float64]
 
 #: numbers of an encoding that are held in double precision at a time
 _NUMBERS = 2**22
+#: inputs of a table from which on they are packed: a quarter of a gigabyte
+_MANY = 2**26
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +97,36 @@ class Encoder:
             if self.edges is not None:
                 made[start : start + rows, len(self.mean) :] = self._pieces(part)
         return torch.from_numpy(made)
+
+    def table_inputs(self, x: Array) -> Tensor | PackedInputs:
+        """The inputs of a table that networks learn from: the same numbers, packed where they are many."""
+        if self.edges is None or len(x) * self.width <= _MANY:
+            return self(x)
+        return self.packed(x)
+
+    def packed(self, x: Array) -> PackedInputs:
+        """(N, D) numbers to packed inputs."""
+        assert self.edges is not None
+        assert self.offset is not None
+        offset = self.offset.reshape(len(self.mean), -1)
+        bins = offset.shape[1]
+        plain = np.empty(x.shape, dtype=np.float32)
+        place = np.empty(x.shape, dtype=np.uint8 if bins <= 256 else np.int16)
+        part = np.empty(x.shape, dtype=np.float32)
+        rows = max(1, _NUMBERS // self.width)
+        for start in range(0, len(x), rows):
+            these = slice(start, start + rows)
+            bounded = self.seen.bounded(x[these])
+            plain[these] = self._standardised(bounded)
+            for column, values in enumerate(bounded.T):
+                pieces = self._pieces_of(column, values)
+                # The first that is not full; the last of all where all are.
+                found = np.argmax(pieces < 1, axis=1)
+                found[pieces[:, -1] == 1] = bins - 1
+                place[these, column] = found
+                part[these, column] = pieces[np.arange(len(found)), found] - offset[column, found]
+        empty, full = (0 - offset).astype(np.float32), (1 - offset).astype(np.float32)
+        return PackedInputs(*map(torch.from_numpy, (plain, place, part, empty, full)))
 
     def _standardised(self, x: Array) -> Array:
         unit = self._unit

@@ -44,7 +44,7 @@ def grow(
         raise ValueError(must("grow", "known", f"from 1 to {size - 1}: there must be new rows", known))
     seen = mixture.seen.joined(Seen.of(table.x))
     encoders = {bins: replace(encoder, seen=seen) for bins, encoder in mixture.encoders.items()}
-    inputs = {bins: encoder(table.x) for bins, encoder in encoders.items()}
+    inputs = {bins: encoder.table_inputs(table.x) for bins, encoder in encoders.items()}
     targets = torch.from_numpy(table.y) if mixture.target is None else mixture.target.standardised(table.y)
     source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([table.seed, size])))
     jobs: list[Job] = []

@@ -65,16 +65,23 @@ def check_target(name: str, task: Task, y: NDArray[Any]) -> None:
 
 
 def infer_columns(
-    frame: Any, target: str, *, categorical: Collection[str], ignore: Collection[str], marks: Collection[str]
+    frame: Any,
+    target: str,
+    *,
+    categorical: Collection[str],
+    ignore: Collection[str],
+    marks: Collection[str],
+    rows: NDArray[np.int64] | None = None,
 ) -> tuple[Column, ...]:
     """What becomes of every column but the target.
 
     Args:
-        frame: the rows to learn it from.
+        frame: what to learn it from.
         target: name of the target.
         categorical: columns whose numbers are names.
         ignore: columns to leave out.
         marks: texts that mean "missing".
+        rows: places of the rows to learn it from; all if None.
     """
     columns = []
     for name in frame.columns:
@@ -83,7 +90,8 @@ def infer_columns(
         if name in ignore:
             columns.append(Column(name, "left out", why="as asked for"))
         else:
-            columns.append(infer_column(frame[name], marks, categorical=name in categorical))
+            series = frame[name] if rows is None else frame[name].iloc[rows]
+            columns.append(infer_column(series, marks, categorical=name in categorical))
     if not any(column.width for column in columns):
         said = "; ".join(f"{column.name!r}: {column.why}" for column in columns[:5]) or "there are no others"
         raise ValueError(f"the table must have a column to predict {target!r} from; {said}.")

@@ -47,21 +47,27 @@ class Preparer:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
-    def __call__(self, frame: Any, owner: str = "the table") -> Prepared:
+    def __call__(
+        self, frame: Any, owner: str = "the table", *, rows: NDArray[np.int64] | None = None
+    ) -> Prepared:
         """Prepare rows; raises where a number or a truth value was expected and something else stands.
 
         Args:
             frame: a pandas frame with the schema's columns.
             owner: the table, for errors.
+            rows: places of the rows to prepare; all if None.
         """
-        prepared = Prepared(np.empty((len(frame), self.width)), Reasons(len(frame)))
+        count = len(frame) if rows is None else len(rows)
+        prepared = Prepared(np.empty((count, self.width)), Reasons(count))
         start = 0
         for column in self.schema.used:
             inputs = prepared.x[:, start : start + column.width]
+            # Column by column: some rows of a whole frame would be a copy of nearly all of it.
+            series = frame[column.name] if rows is None else frame[column.name].iloc[rows]
             if column.kind == "category":
-                self._categories(frame[column.name], column, inputs, prepared)
+                self._categories(series, column, inputs, prepared)
             else:
-                self._numbers(frame[column.name], column, inputs, prepared, owner)
+                self._numbers(series, column, inputs, prepared, owner)
             start += column.width
         return prepared
 
