@@ -18,7 +18,7 @@ import math
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,6 +132,7 @@ class File:
     deferred: set[int] = field(default_factory=set)  #: rows that must go to a person
     refused: bool | None = False  #: whether it must be refused; None: it may
     what: list[str] = field(default_factory=list)
+    touched: set[int] = field(default_factory=set)  #: rows that are as hostile as they should be
 
     def data(self) -> bytes:
         """The bytes of the file."""
@@ -161,8 +162,16 @@ class File:
 Mutation = Callable[[File, Source], None]
 
 
+def _pick(source: Source, options: Sequence[str]) -> str:
+    """One of them. NumPy's own choice cuts a NUL off the end of a text."""
+    return options[int(source.integers(len(options)))]
+
+
 def _some_row(file: File, source: Source) -> int:
-    return int(source.integers(len(file.rows)))
+    """A row that nothing was done to yet; there are more rows than mutations."""
+    row = int(source.choice(sorted(set(range(len(file.rows))) - file.touched)))
+    file.touched.add(row)
+    return row
 
 
 FAR = ("1e100", "-1e9", "10000", "1e308", "-1.7e308", "inf", "-inf", "Infinity", "1e999", " 99999 ")
@@ -172,21 +181,21 @@ def far_number(file: File, source: Source) -> None:
     """A number far outside what was seen, or infinite."""
     row = _some_row(file, source)
     name = str(source.choice([name for name in ("size", "depth", "age") if name in file.header]))
-    file.set(row, name, str(source.choice(FAR)))
+    file.set(row, name, _pick(source, FAR))
     file.deferred.add(row)
 
 
 def near_number(file: File, source: Source) -> None:
     """An ordinary number in an unusual spelling."""
     cells = ("0", "-0.0", "1e-300", " 0.5", "+1.5", "1.", ".5", "1E0", "5e-324", "0000.10")
-    file.set(_some_row(file, source), "depth", str(source.choice(cells)))
+    file.set(_some_row(file, source), "depth", _pick(source, cells))
 
 
 def new_category(file: File, source: Source) -> None:
     """A town that nobody has seen."""
     row = _some_row(file, source)
     towns = ("teal", "Ä", "=1+1", "\x1b[2J", "ahome", "a,b", "日本", "0", "1e5", "(new)", "x" * 300)
-    file.set(row, "town", str(source.choice(towns)))
+    file.set(row, "town", _pick(source, towns))
     file.deferred.add(row)
 
 
@@ -209,7 +218,7 @@ def text_among_numbers(file: File, source: Source) -> None:
     if source.random() < 0.3 and "garden" in file.header:
         file.set(_some_row(file, source), "garden", str(source.choice(["maybe", "2", "01"])))
     else:
-        file.set(_some_row(file, source), "depth", str(source.choice(cells)))
+        file.set(_some_row(file, source), "depth", _pick(source, cells))
     file.refused = True
 
 
@@ -243,7 +252,7 @@ STRANGE = (
 def strange_note(file: File, source: Source) -> None:
     """Cells that nobody uses must come back as they are."""
     for _ in range(3):
-        file.set(_some_row(file, source), "note", str(source.choice(STRANGE)))
+        file.set(_some_row(file, source), "note", _pick(source, STRANGE))
 
 
 def ragged(file: File, source: Source) -> None:
@@ -354,7 +363,7 @@ WHOLES: tuple[Mutation, ...] = (
 
 
 def _hostile_file(source: Source, kind: str) -> File:
-    table = own_table(source, int(source.integers(2, 25)))
+    table = own_table(source, int(source.integers(12, 30)))
     header = ["depth"] if kind == "one column" else ["size", "depth", "age", "town", "garden", "note"]
     file = File(header, [[row[name] for name in header] for row in table])
     only = (far_number, near_number, newly_missing, newly_missing, text_among_numbers)

@@ -257,7 +257,8 @@ class DropoutEstimator(BaseEstimator):
 
     def _checked(self, X: Any) -> Array:
         check_is_fitted(self)
-        x: Array = validate_data(self, X, reset=False, dtype=np.float64)
+        with large_numbers():
+            x: Array = validate_data(self, X, reset=False, dtype=np.float64)
         return x
 
     def _chunks(self, x: Array) -> Iterator[Prediction]:
@@ -291,6 +292,11 @@ class DropoutEstimator(BaseEstimator):
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(dict.fromkeys(candidates))
+
+
+def large_numbers() -> np.errstate:
+    """While scikit-learn checks columns: it sums them up, and numbers near 1e308 have no sum."""
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def as_numbers(value: torch.Tensor) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from bayesdrop.errors import must
-from bayesdrop.estimators.base import DropoutEstimator, as_numbers
+from bayesdrop.estimators.base import DropoutEstimator, as_numbers, large_numbers
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.settings import NoiseModel
 
@@ -143,7 +143,8 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
         if y is None:
             raise ValueError(f"{self._owner}: requires y to be passed, but the target y is None.")
-        x, labels = validate_data(self, X, y, reset=reset, dtype=np.float64)
+        with large_numbers():
+            x, labels = validate_data(self, X, y, reset=reset, dtype=np.float64)
         check_classification_targets(labels)
         return x, labels
 

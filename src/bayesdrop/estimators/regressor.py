@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from bayesdrop.errors import must
-from bayesdrop.estimators.base import DropoutEstimator, as_numbers
+from bayesdrop.estimators.base import DropoutEstimator, as_numbers, large_numbers
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.settings import NoiseModel
 
@@ -213,9 +213,10 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         if y is None:
             raise ValueError(f"{self._owner}: requires y to be passed, but the target y is None.")
-        x, target = validate_data(
-            self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True
-        )
+        with large_numbers():
+            x, target = validate_data(
+                self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True
+            )
         target = np.asarray(target, dtype=np.float64)
         if reset:
             self._one_target = target.ndim == 1

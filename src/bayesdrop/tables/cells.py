@@ -61,6 +61,9 @@ def as_numbers(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
     texts = _texts(series)
     missing = _missing_texts(texts, marks)
     texts[missing] = None
+    # The parser takes a NUL for the end of the text: "1\0kg" would be 1.
+    void = np.fromiter((text is not None and "\0" in text for text in texts), dtype=bool, count=len(texts))
+    texts[void] = "not a number"
     parsed = pandas.to_numeric(texts, errors="coerce")
     values = np.where(missing, np.nan, np.asarray(parsed, dtype=np.float64))
     bad: Flags = ~missing & ~np.isfinite(values)
