@@ -191,9 +191,11 @@ def _add_evaluate(app: Any, typer: Any) -> None:
         """Compare predictions with the targets of a table: errors, calibration, what deferral buys."""
         with _plain_errors():
             from bayesdrop.tables import load_table_model, open_table
-            from bayesdrop.tables.evaluate import evaluate_table
+            from bayesdrop.tables.evaluate import check_report, evaluate_table
 
             _check_level(level)
+            if report is not None:
+                check_report(report, force=force)
             fitted = load_table_model(model)
             rule = _rule(fitted, defer_share, defer_error, defer_by)
             result = evaluate_table(fitted, open_table(data, separator=separator), level=level, rule=rule)

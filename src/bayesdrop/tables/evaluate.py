@@ -18,8 +18,9 @@ from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.outside import add_far_numbers, finite_rows, ranked
 from bayesdrop.tables.reading import TableFile
 from bayesdrop.tables.report import measure_rows, render_report
+from bayesdrop.tables.writing import check_writable
 
-__all__ = ["Evaluation", "evaluate_table", "fit_evaluation"]
+__all__ = ["Evaluation", "check_report", "evaluate_table", "fit_evaluation"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +73,29 @@ class Evaluation:
 
     def write_report(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the page; a file that is there is replaced only with `force`, and at once."""
-        path = Path(path)
-        if path.exists() and not (force and path.is_file()):
-            raise ValueError(f"{path} is there already. Choose another name, or replace it with --force.")
-        draft = path.absolute().with_name(f".{path.name}.{token_hex(4)}.tmp")
+        path = check_report(path, force=force)
+        draft = path.absolute().with_name(f".bayesdrop.{token_hex(8)}.tmp")
         try:
             draft.write_text(self.report(), encoding="utf-8")
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def check_report(path: str | os.PathLike[str], *, force: bool) -> Path:
+    """The path, if a report may be written there.
+
+    Args:
+        path: of the page.
+        force: whether a file that is there may be replaced.
+    """
+    path = Path(path)
+    if path.exists() and not (force and path.is_file()):
+        raise ValueError(f"{path} is there already. Choose another name, or replace it with --force.")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {path.absolute().parent} to write {path.name} in.")
+    check_writable(path.absolute().parent)
+    return path
 
 
 def evaluate_table(
