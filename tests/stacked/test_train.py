@@ -288,13 +288,17 @@ def test_data_that_make_no_sense_are_refused() -> None:
         train([(x, y)])  # type: ignore[list-item]
 
 
-def test_a_stop_ends_the_processes_of_a_pool() -> None:
-    context = multiprocessing.get_context("spawn")
-    with pytest.raises(KeyboardInterrupt), _pool(2, context) as pool:
+def stopped_pool() -> None:
+    with _pool(2, multiprocessing.get_context("spawn")) as pool:
         pool.submit(time.sleep, 1000)
         pool.submit(int).result()
         assert multiprocessing.active_children()
         raise KeyboardInterrupt
+
+
+def test_a_stop_ends_the_processes_of_a_pool() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        stopped_pool()
     for process in multiprocessing.active_children():
         process.join(60)
     assert not multiprocessing.active_children()

@@ -6,7 +6,7 @@ import csv
 import gzip
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TextIO
@@ -37,7 +37,8 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
     except OSError as error:
         raise ValueError(f"nothing can be written in {trial.parent}: {error.strerror}.") from error
     finally:
-        trial.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing was written there is nothing to take away
+            trial.unlink()
 
 
 def check_output(output: Path, source: Path, *, force: bool) -> None:
