@@ -92,6 +92,7 @@ def own_table(source: Source, rows: int) -> list[dict[str, str]]:
                 "age": "" if row % 7 == 3 else str(int(source.integers(1, 90))),
                 "town": town,
                 "garden": str(source.choice(["yes", "no"])),
+                "land": "FR",
                 "note": f"row {row} of {source.integers(10**9)}",
                 "price": f"{2 * size + 30 * depth + 20 * (town == 'Ahome') + source.normal():.3f}",
             }
@@ -204,6 +205,13 @@ def newly_missing(file: File, source: Source) -> None:
     row = _some_row(file, source)
     name = str(source.choice([name for name in ("size", "depth", "town", "garden") if name in file.header]))
     file.set(row, name, str(source.choice(["", "NA", "NaN", "-nan", " null ", "None", "n/a", "#N/A"])))
+    file.deferred.add(row)
+
+
+def new_land(file: File, source: Source) -> None:
+    """A column that never changed, changed."""
+    row = _some_row(file, source)
+    file.set(row, "land", _pick(source, ("US", "fr", "", "=FR", "FR\0")))
     file.deferred.add(row)
 
 
@@ -351,6 +359,7 @@ CELLS: tuple[Mutation, ...] = (
     far_number,
     new_category,
     newly_missing,
+    new_land,
     near_number,
     usual_gap,
     strange_note,
@@ -364,7 +373,7 @@ WHOLES: tuple[Mutation, ...] = (
 
 def _hostile_file(source: Source, kind: str) -> File:
     table = own_table(source, int(source.integers(12, 30)))
-    header = ["depth"] if kind == "one column" else ["size", "depth", "age", "town", "garden", "note"]
+    header = ["depth"] if kind == "one column" else ["size", "depth", "age", "town", "garden", "land", "note"]
     file = File(header, [[row[name] for name in header] for row in table])
     only = (far_number, near_number, newly_missing, newly_missing, text_among_numbers)
     cells = only if kind == "one column" else CELLS

@@ -219,3 +219,29 @@ def test_every_column_is_read_once_for_every_chunk(
     stones(30).to_csv(tmp_path / "in.csv", index=False)
     score_file(model, open_table(tmp_path / "in.csv"), tmp_path / "out.csv", chunk_rows=10)
     assert len(read) == 3 * 2
+
+
+def test_a_column_that_never_changed_tells_when_it_does() -> None:
+    """It was left out, since nothing could be learned from it: of another value nothing is known."""
+    frame = stones(60).assign(land="FR", year="2024.0", old="yes", void="", when="2020-01-01")
+    model = fit_table(frame, FitOptions("price", estimator=TINY, ignore=("when",))).model
+    assert [column.name for column in model.schema.used] == ["z", "colour", "cut"]
+    new = stones(7, seed=1).assign(land="FR", year="2024", old="True", void="NA", when="2021-05-05")
+    new.loc[1, "land"] = "US"
+    new.loc[2, "year"] = "2025"
+    new.loc[3, "old"] = "no"
+    new.loc[4, "void"] = "x"
+    new.loc[5, "land"] = ""
+    found = predict_frame(model, new, deferral=model.deferral(Rule(share=0.0)))
+    assert found["reason"].tolist() == [
+        "",
+        "land = 'US', always 'FR' when it was seen",
+        "year = '2025', always '2024' when it was seen",
+        "old = 'no', always 'true' when it was seen",
+        "void = 'x', always missing when it was seen",
+        "land = missing, always 'FR' when it was seen",
+        "",
+    ]
+    # Where the column is not there, nobody asks for it.
+    gone = predict_frame(model, new.drop(columns=["land", "year", "old", "void"]))
+    assert "always" not in "".join(gone["reason"])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.tables.cells import Array, as_labels, as_numbers, as_truths, first_bad, is_text, missing_cells
-from bayesdrop.tables.schema import MISSING, MOST_RARE, OTHER, Column, Task
+from bayesdrop.tables.schema import MISSING, MOST_RARE, OTHER, TRUTHS, Column, Task
 
 __all__ = ["infer_column", "infer_columns", "infer_task"]
 
@@ -108,23 +108,28 @@ def infer_column(series: Any, marks: Collection[str] = (), *, categorical: bool 
     """
     name = str(series.name)
     missing = missing_cells(series, marks)
-    present = series[~missing]
-    if not len(present):
-        return Column(name, "left out", why="all cells are missing")
-    values, bad = as_numbers(present, marks)
-    truths, not_truth = as_truths(present, marks)
+    cells = series[~missing]
+    if not len(cells):
+        return Column(name, "left out", categories=(MISSING,), why="all cells are missing")
+    values, bad = as_numbers(cells, marks)
+    truths, not_truth = as_truths(cells, marks)
     typed_truth = str(series.dtype).startswith("bool")
-    if not categorical and (typed_truth or (bad.all() and not not_truth.any())):
-        return _filled(name, "boolean", truths, missing)
-    if not categorical and not bad.any():
-        return _filled(name, "numeric", values, missing)
+    boolean = typed_truth or (bad.all() and not not_truth.any())
+    if not categorical and (boolean or not bad.any()):
+        present = truths if boolean else values
+        if present.min() == present.max() and not missing.any():
+            one = as_labels(series[:1], marks, numbers=True)[0]
+            label = TRUTHS[int(present[0])] if boolean else one
+            why = f"it is {present[0]:g} in every row"
+            return Column(name, "left out", categories=(label,), why=why, numbers=not boolean)
+        return _filled(name, "boolean" if boolean else "numeric", present, missing)
     if str(series.dtype).startswith(("timestamp", "date", "time", "duration")) or "datetime" in str(
         series.dtype
     ):
         return Column(name, "left out", why="dates and times are not used; make a number of them first")
     if not categorical and bad.mean() < 0.5:
         hint = "Mend those cells, name what stands for a missing one with --missing, or use --categorical."
-        raise ValueError(f"column {name!r} is numbers but for {first_bad(present, bad)}. {hint}")
+        raise ValueError(f"column {name!r} is numbers but for {first_bad(cells, bad)}. {hint}")
     numbers = not bad.any()
     labels = as_labels(series, marks, numbers=numbers)
     return _categories(name, labels.tolist(), numbers, identifier=not categorical)
@@ -132,8 +137,6 @@ def infer_column(series: Any, marks: Collection[str] = (), *, categorical: bool 
 
 def _filled(name: str, kind: Any, present: Array, missing: NDArray[np.bool_]) -> Column:
     """A number or a truth value; where some are missing, the median or the commoner value stands in."""
-    if present.min() == present.max() and not missing.any():
-        return Column(name, "left out", why=f"it is {present[0]:g} in every row")
     fill = float(np.median(present)) if kind == "numeric" else float(present.mean() > 0.5)
     if not missing.any():
         return Column(
@@ -150,7 +153,10 @@ def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifi
     present = sum(counts.values())
     lacking = len(labels) - present
     if len(counts) == 1 and not lacking:
-        return Column(name, "left out", why=f"it is {next(iter(counts))!r} in every row")
+        label = next(iter(counts))
+        return Column(
+            name, "left out", categories=(label,), why=f"it is {label!r} in every row", numbers=numbers
+        )
     if identifier and len(counts) > max(20, present // 2):
         return Column(name, "left out", why=f"{len(counts):,} texts in {present:,} rows name rows, not kinds")
     least = max(2, present // 200)

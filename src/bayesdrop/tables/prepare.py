@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bayesdrop.tables.cells import Array, Flags, as_labels, as_numbers, as_truths, first_bad
 from bayesdrop.tables.outside import LARGEST, Reasons
-from bayesdrop.tables.schema import MISSING, MOST_RARE, OTHER, Column, Schema
+from bayesdrop.tables.schema import MISSING, MOST_RARE, OTHER, TRUTHS, Column, Schema
 
 __all__ = ["Prepared", "Preparer"]
 
@@ -69,6 +69,10 @@ class Preparer:
             else:
                 self._numbers(series, column, inputs, prepared, owner)
             start += column.width
+        for column in self.schema.columns:
+            if column.kind == "left out" and column.categories and column.name in frame.columns:
+                series = frame[column.name] if rows is None else frame[column.name].iloc[rows]
+                self._constant(series, column, prepared)
         return prepared
 
     @property
@@ -89,6 +93,21 @@ class Preparer:
             inputs[:, 1] = missing
         else:
             _never_missing(column, missing, prepared)
+
+    def _constant(self, series: Any, column: Column, prepared: Prepared) -> None:
+        """A column that said nothing, since it never changed, says that a row is another kind of row."""
+        marks, always = self.schema.missing_marks, column.categories[0]
+        labels = as_labels(series, marks, numbers=column.numbers)
+        if always in TRUTHS:
+            new = as_truths(series, marks)[0] != TRUTHS.index(always)
+        else:
+            new = np.array([(MISSING if label is None else label) != always for label in labels], dtype=bool)
+        if new.any():
+            prepared.unseen[column.name] += int(new.sum())
+            was = "missing" if always == MISSING else _shortened(always)
+            prepared.reasons.add(
+                new, lambda row: f"{column.name} = {_shortened(labels[row])}, always {was} when it was seen"
+            )
 
     def _categories(self, series: Any, column: Column, inputs: Array, prepared: Prepared) -> None:
         labels = as_labels(series, self.schema.missing_marks, numbers=column.numbers)
@@ -117,6 +136,6 @@ def _never_missing(column: Column, missing: NDArray[np.bool_], prepared: Prepare
         prepared.reasons.add(missing, lambda row: f"{column.name} is missing, which it never was")
 
 
-def _shortened(label: str) -> str:
-    shown = repr(label)
+def _shortened(label: str | None) -> str:
+    shown = "missing" if label is None else repr(label)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
