@@ -138,6 +138,34 @@ def test_the_package_runs_as_a_module_and_imports_only_what_a_command_needs() ->
     assert not any(module.startswith(("bayesdrop.demo", "bayesdrop.experiments")) for module in modules)
 
 
+@pytest.mark.parametrize(
+    "words", [["--version"], ["version"], ["--help"], ["fit", "--help"], ["experiments", "run", "--help"]]
+)
+def test_help_and_version_do_without_torch(words: list[str]) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "bayesdrop", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    packages = {line.split("|")[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
+    assert not packages & {"torch", "numpy", "pandas", "sklearn"}
+    assert "Usage" in done.stdout or done.stdout == f"{bayesdrop.__version__}\n"
+
+
+PUBLIC = """
+import sys
+import bayesdrop.predict.engine, bayesdrop.fit, bayesdrop.audit
+assert "bayesdrop.public" not in sys.modules
+import bayesdrop
+for name in ("predict", "fit", "audit"):
+    assert getattr(bayesdrop, name).__name__ == name and callable(getattr(bayesdrop, name)), name
+assert {"Gaussian", "metrics", "predict", "__version__"} <= set(dir(bayesdrop))
+from bayesdrop import *
+assert Gaussian is bayesdrop.Gaussian
+"""
+
+
+def test_a_function_is_not_hidden_by_the_package_of_its_name() -> None:
+    subprocess.run([sys.executable, "-c", PUBLIC], check=True)
+
+
 MODULE = """
 import torch
 from torch import nn

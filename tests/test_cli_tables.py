@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,9 @@ def test_predict_adds_columns_and_changes_nothing_else(folder: Path, tmp_path: P
     scored = pd.read_csv(output, dtype=str, na_filter=False)
     pd.testing.assert_frame_equal(scored[given.columns], given)
     numbers = pd.read_csv(output)
-    assert list(numbers.columns[-7:]) == ["mean", "std", "epistemic", "aleatoric", "lower", "upper", "defer"]
+    added = ["mean", "std", "epistemic", "aleatoric", "lower", "upper", "defer", "reason"]
+    assert list(numbers.columns[-8:]) == added
+    assert (numbers["reason"].notna() == numbers["defer"]).all()
     np.testing.assert_allclose(numbers["std"] ** 2, numbers["epistemic"] + numbers["aleatoric"])
     np.testing.assert_allclose((numbers["lower"] + numbers["upper"]) / 2, numbers["mean"])
     threshold = load_table_model(folder / "model").deferral().threshold
@@ -296,7 +299,7 @@ def test_a_table_without_rows_is_scored_to_one_without_rows(folder: Path, tmp_pa
     houses(30).iloc[:0].to_csv(tmp_path / "in.csv", index=False)
     result = invoke("predict", folder / "model", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
     assert result.exit_code == 0, result.output
-    assert pd.read_csv(tmp_path / "out.csv").shape == (0, 12)
+    assert pd.read_csv(tmp_path / "out.csv").shape == (0, 13)
     result = invoke("evaluate", folder / "model", tmp_path / "in.csv")
     assert (result.exit_code, "must have a row" in result.stderr) == (2, True)
 
@@ -356,3 +359,135 @@ def test_a_missing_extra_is_named(
         main()
     assert stopped.value.code == 2
     assert "pip install '.[plot]'" in capsys.readouterr().err
+
+
+# what comes from outside
+
+
+STOPPED = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Stop(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            os.kill(os.getpid(), number)
+
+module, number = sys.argv[1], getattr(signal, sys.argv[2])
+del sys.argv[1:3]
+sys.meta_path.insert(0, Stop())
+from bayesdrop.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "number", "code"),
+    [
+        ("typer", "SIGINT", 130),
+        ("typer", "SIGTERM", 143),
+        ("torch", "SIGINT", 130),
+        ("pandas", "SIGTERM", 143),
+    ],
+)
+def test_a_stop_while_importing_is_a_sentence(
+    module: str, number: str, code: int, folder: Path, tmp_path: Path
+) -> None:
+    words = ["fit", str(folder / "houses.csv"), "-t", "price", "-o", str(tmp_path / "model"), *SMALL]
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED, module, number, *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, list(tmp_path.iterdir())) == (code, [])
+    assert done.stderr in ("Stopped.\n", "Stopped; nothing was written.\n")
+
+
+HALFWAY = """
+import os, signal, sys
+from bayesdrop.tables import score
+original, calls, number = score.predict_frame, [], getattr(signal, sys.argv.pop())
+
+def stop(*given, **options):
+    calls.append(1)
+    if len(calls) == 3:
+        os.kill(os.getpid(), number)
+    return original(*given, **options)
+
+score.predict_frame = stop
+from bayesdrop.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "code"), [("out.csv.gz", "SIGTERM", 143), ("out.parquet", "SIGINT", 130)]
+)
+def test_a_stop_halfway_leaves_nothing(
+    name: str, number: str, code: int, folder: Path, tmp_path: Path
+) -> None:
+    words = ["predict", str(folder / "model"), str(folder / "new.csv"), "-o", str(tmp_path / name)]
+    done = subprocess.run(
+        [sys.executable, "-c", HALFWAY, *words, "--chunk-rows", "10", number],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, "Stopped; nothing was written.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz", "out.parquet"])
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(
+    name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("bayesdrop.tables.writing._Lines.write", full)
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
+    result = invoke("predict", folder / "model", folder / "new.csv", "-o", tmp_path / name)
+    assert result.exit_code == 2
+    assert "No space left on device" in result.stderr
+    assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that nobody can write in")
+def test_a_folder_that_cannot_be_written_is_found_before_training(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **options: Any) -> None:
+        raise AssertionError("the table was fitted or scored before the folder was tried")
+
+    monkeypatch.setattr("bayesdrop.tables.fit_table", refuse)
+    monkeypatch.setattr("bayesdrop.tables.score.predict_frame", refuse)
+    for words in (
+        ("fit", folder / "houses.csv", "-t", "price", "-o", "/proc/self/model"),
+        ("predict", folder / "model", folder / "new.csv", "-o", "/proc/self/out.csv"),
+    ):
+        result = invoke(*words)
+        assert result.exit_code == 2
+        assert "nothing can be written in /proc/" in result.stderr
+
+
+def test_a_link_stays_a_link(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "scored.csv").write_text("old")
+    link = tmp_path / "link.csv"
+    link.symlink_to(tmp_path / "real" / "scored.csv")
+    result = invoke("predict", folder / "model", folder / "new.csv", "-o", link, "--force")
+    assert result.exit_code == 0, result.output
+    assert link.is_symlink()
+    assert (tmp_path / "real" / "scored.csv").read_text().startswith("size,")
+    assert [path.name for path in (tmp_path / "real").iterdir()] == ["scored.csv"]
+
+
+def test_names_of_a_table_give_no_orders_to_the_terminal(folder: Path, tmp_path: Path) -> None:
+    frame = houses(60).rename(columns={"size": "size\x1b[31m"})
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    result = invoke("fit", tmp_path / "in.csv", "-t", "price", "-o", tmp_path / "model", *SMALL)
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.output
+    assert "size\\x1b[31m" in result.output
+    result = invoke("predict", folder / "model", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
+    assert result.exit_code == 2
+    assert "\x1b" not in result.stderr

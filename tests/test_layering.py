@@ -10,6 +10,7 @@ import pytest
 ROWS = {
     "cli": 7,
     "__main__": 7,
+    "public": 5,
     "experiments": 6,
     "demo": 6,
     "tables": 6,

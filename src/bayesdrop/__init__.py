@@ -3,47 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bayesdrop import functional, layers, likelihoods, metrics, models, objectives
-from bayesdrop.audit import Audit, audit
-from bayesdrop.draws import FunctionDraw
-from bayesdrop.errors import Diverged, MissingExtra, NoRandomness
-from bayesdrop.fit import History, fit
-from bayesdrop.layers import (
-    BernoulliDropout,
-    ConcreteDropout,
-    DropConnect,
-    GaussianDropout,
-    LearnableDropout,
-    MixtureDropout,
-    RecurrentDropout,
-    StochasticLayer,
-    VariationalGaussianDropout,
-    convert,
-    rates,
-    share_rates,
-    total_kl,
-)
-from bayesdrop.likelihoods import (
-    Bernoulli,
-    Categorical,
-    Gaussian,
-    HeteroscedasticGaussian,
-    Likelihood,
-    Multinomial,
-)
-from bayesdrop.objectives import (
-    ElboTerms,
-    NegativeELBO,
-    arm_loss,
-    precision_from_weight_decay,
-    weight_decay_from_precision,
-)
-from bayesdrop.predict import NotFinite, PartlyRandom, Prediction, predict
-from bayesdrop.storage import load, save
-from bayesdrop.version import __version__
+from bayesdrop.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from bayesdrop import acquire as acquire
@@ -56,54 +20,10 @@ if TYPE_CHECKING:
     from bayesdrop import plots as plots
     from bayesdrop import stacked as stacked
     from bayesdrop import tables as tables
+    from bayesdrop.public import *  # noqa: F403  (its `__all__` is the list)
 
-__all__ = [
-    "Audit",
-    "Bernoulli",
-    "BernoulliDropout",
-    "Categorical",
-    "ConcreteDropout",
-    "Diverged",
-    "DropConnect",
-    "ElboTerms",
-    "FunctionDraw",
-    "Gaussian",
-    "GaussianDropout",
-    "HeteroscedasticGaussian",
-    "History",
-    "LearnableDropout",
-    "Likelihood",
-    "MixtureDropout",
-    "Multinomial",
-    "NegativeELBO",
-    "NoRandomness",
-    "NotFinite",
-    "PartlyRandom",
-    "Prediction",
-    "RecurrentDropout",
-    "StochasticLayer",
-    "VariationalGaussianDropout",
-    "__version__",
-    "arm_loss",
-    "audit",
-    "convert",
-    "fit",
-    "functional",
-    "layers",
-    "likelihoods",
-    "load",
-    "metrics",
-    "models",
-    "objectives",
-    "precision_from_weight_decay",
-    "predict",
-    "rates",
-    "save",
-    "share_rates",
-    "total_kl",
-    "weight_decay_from_precision",
-]
-
+#: functions that have the name of the package they live in
+_FUNCTIONS = frozenset({"audit", "fit", "predict"})
 #: packages that are imported when they are asked for, as `bayesdrop.plots`, and the extra that each needs
 _ON_DEMAND = {
     "acquire": None,
@@ -119,18 +39,42 @@ _ON_DEMAND = {
 }
 
 
-if not TYPE_CHECKING:  # a checker knows the names from above, and finds those that are misspelt
+class _Package(ModuleType):
+    """The public names come from `bayesdrop.public`, all of them when the first is asked for.
 
-    def __getattr__(name: str) -> ModuleType:
-        if name not in _ON_DEMAND:
-            raise AttributeError(f"module 'bayesdrop' has no attribute {name!r}")
-        try:
-            return importlib.import_module(f"bayesdrop.{name}")
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.startswith("bayesdrop"):
-                raise
-            raise MissingExtra.of(f"bayesdrop.{name}", error.name, _ON_DEMAND[name] or "all") from error
+    Nothing here imports torch, so that `bayesdrop --help` answers at once.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _ON_DEMAND:
+            return _imported(name)
+        # Names with an underscore are those that the import system asks for.
+        if not name.startswith("_") or name == "__all__":
+            public = importlib.import_module("bayesdrop.public")
+            vars(self).update({each: getattr(public, each) for each in public.__all__})
+            vars(self)["__all__"] = public.__all__
+            if name in vars(self):
+                return vars(self)[name]
+        raise AttributeError(f"module 'bayesdrop' has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system gives a package its parts as attributes; a function of that name comes first.
+        if not (name in _FUNCTIONS and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.__all__, *_ON_DEMAND})
 
 
-def __dir__() -> list[str]:
-    return sorted({*__all__, *_ON_DEMAND})
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"bayesdrop.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("bayesdrop"):
+            raise
+        from bayesdrop.errors import MissingExtra
+
+        raise MissingExtra.of(f"bayesdrop.{name}", error.name, _ON_DEMAND[name] or "all") from error
+
+
+sys.modules[__name__].__class__ = _Package

@@ -296,15 +296,6 @@ def test_what_makes_no_sense_is_refused() -> None:
         DropoutRegressor(**SMALL).fit(x * np.nan, y)
 
 
-@pytest.mark.parametrize("scale", [1e-165, 1e160])
-def test_a_scale_whose_squares_are_no_doubles_is_refused(scale: float) -> None:
-    """A target of 1e-165 was predicted 1e164 times off, and 1e160 gave NaN."""
-    x = np.random.default_rng(0).normal(size=(20, 2))
-    for X, y in ((x, x[:, 0] * scale), (x * scale, x[:, 0])):
-        with pytest.raises(ValueError, match=r"DropoutRegressor: `[Xy]` must be of a size from 1e-140"):
-            DropoutRegressor(preset="quick").fit(X, y)
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -326,3 +317,36 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any], sentence
 
 def test_an_int_is_one_hidden_layer() -> None:
     assert DropoutRegressor(hidden=7).recipe(100, 3).candidates[0].settings.hidden == (7,)
+
+
+def test_a_cell_far_outside_is_told_of_and_does_not_run_away() -> None:
+    source = np.random.default_rng(0)
+    x = source.normal(size=(200, 3))
+    y = 5 * x[:, 0] + np.exp(0.5 * x[:, 1]) * source.normal(size=200)
+    model = DropoutRegressor(preset="quick", epochs=30, random_state=0).fit(x, y)
+    rows = np.repeat(x[:1], 4, 0)
+    rows[1:, 1] = [1e4, -1e100, 1.79e308]
+    assert model.outside(rows).tolist() == [[False] * 3] + [[False, True, False]] * 3
+    mean, std = model.predict(rows, return_std=True)
+    edge = model.mixture_.seen.bounded(rows)
+    same_mean, same_std = model.predict(edge, return_std=True)
+    np.testing.assert_array_equal(mean, same_mean)
+    np.testing.assert_array_equal(std, same_std)
+    assert std.max() < 20 * model.predict(x, return_std=True)[1].max()
+    lower, upper = model.predict_interval(rows)
+    assert np.isfinite([lower, upper]).all()
+
+
+def test_the_range_grows_with_further_rows() -> None:
+    x = np.linspace(0, 1, 40)[:, None]
+    model = DropoutRegressor(preset="quick", epochs=5, hidden=(8,), random_state=0).fit(x, x[:, 0])
+    assert model.outside([[9.0]]).all()
+    model.partial_fit(x + 9, x[:, 0] + 9)
+    assert not model.outside([[9.0]]).any()
+
+
+@pytest.mark.parametrize("size", [1e-165, 1e165])
+def test_targets_whose_variance_is_no_number_are_refused(size: float) -> None:
+    x = np.linspace(0, 1, 40)[:, None]
+    with pytest.raises(ValueError, match=r"between 1e-100 and 1e100.*another unit"):
+        DropoutRegressor(preset="quick", epochs=2).fit(x, x[:, 0] * size)

@@ -122,7 +122,12 @@ def test_unseen_categories_and_new_gaps_are_counted() -> None:
     frame.loc[1, "kind"] = ""
     frame.loc[2, "new"] = ""
     prepared = Preparer(schema_of(mixed()))(frame)
-    assert prepared.unfamiliar.tolist() == [True, False, False, False]
+    assert prepared.reasons.texts().tolist() == [
+        "kind = 'zebra', never seen",
+        "kind is missing, which it never was",
+        "new is missing, which it never was",
+        "",
+    ]
     assert prepared.unseen == {"kind": 1}
     assert prepared.filled == {"kind": 1, "new": 1}
     assert prepared.x[0, 2:4].tolist() == prepared.x[1, 2:4].tolist() == [0, 0]
@@ -133,7 +138,7 @@ def test_a_rare_category_is_not_an_unseen_one() -> None:
     frame = pd.DataFrame({"kind": ["a"] * 300 + ["b"] * 300 + ["c"], "y": np.arange(601.0)})
     prepare = Preparer(schema_of(frame))
     prepared = prepare(pd.DataFrame({"kind": ["c", "d", "a"]}))
-    assert prepared.unfamiliar.tolist() == [False, True, False]
+    assert prepared.reasons.any.tolist() == [False, True, False]
     assert prepared.x[0].tolist() == prepared.x[1].tolist() == [0, 0, 1]
 
 

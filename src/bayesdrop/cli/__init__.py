@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
 from bayesdrop.cli.audit import add_audit
 from bayesdrop.cli.demo import add_demo
 from bayesdrop.cli.experiments import add_experiments
+from bayesdrop.cli.stopping import clean_stops
 from bayesdrop.cli.tables import add_tables
-from bayesdrop.errors import MissingExtra, require
+from bayesdrop.version import __version__
 
 __all__ = ["build_app", "main"]
 
 
 def build_app() -> Any:
-    """The typer application. Its commands import what they need when they run."""
-    typer = require("typer", extra="cli", owner="The command line")
+    """The typer application. Its commands import what they need, torch too, when they run."""
+    typer = _typer()
     app = typer.Typer(
         name="bayesdrop",
         help="Honest uncertainty for any PyTorch network through Bayesian dropout.",
@@ -24,6 +26,20 @@ def build_app() -> Any:
         add_completion=False,
         pretty_exceptions_show_locals=False,
     )
+
+    def print_version(asked: bool) -> None:
+        if asked:
+            typer.echo(__version__)
+            raise typer.Exit
+
+    version_option = typer.Option(
+        False, "--version", callback=print_version, is_eager=True, help="Print the version."
+    )
+
+    @app.callback()  # type: ignore[untyped-decorator, unused-ignore]
+    def start(version: bool = version_option) -> None:
+        """Honest uncertainty for any PyTorch network through Bayesian dropout."""
+
     add_demo(app, typer)
     add_audit(app, typer)
     add_experiments(app, typer)
@@ -32,8 +48,6 @@ def build_app() -> Any:
     @app.command()  # type: ignore[untyped-decorator, unused-ignore]
     def version() -> None:
         """Print the version."""
-        from bayesdrop.version import __version__
-
         typer.echo(__version__)
 
     return app
@@ -41,8 +55,23 @@ def build_app() -> Any:
 
 def main() -> None:
     """The console entry point. Exits with 2 where something must be installed or put right first."""
+    with clean_stops():
+        try:
+            build_app()()
+        except ImportError as error:
+            from bayesdrop.errors import MissingExtra
+
+            if not isinstance(error, MissingExtra):
+                raise
+            print(error, file=sys.stderr)
+            raise SystemExit(2) from error
+
+
+def _typer() -> Any:
     try:
-        build_app()()
-    except MissingExtra as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from error
+        return importlib.import_module("typer")
+    except ImportError:
+        # Only now: the errors come with torch, which help and version do without.
+        from bayesdrop.errors import require
+
+        return require("typer", extra="cli", owner="The command line")

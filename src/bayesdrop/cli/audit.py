@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bayesdrop.errors import require
-
 __all__ = ["add_audit"]
 
 
@@ -18,6 +16,7 @@ def add_audit(app: Any, typer: Any) -> None:
     def audit(target: str = target_argument) -> None:
         """List what is random in a model, what is not, and why."""
         from bayesdrop.audit import audit_target
+        from bayesdrop.errors import require
 
         try:
             report = audit_target(target, directory=Path.cwd())

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bayesdrop.errors import require
-
 __all__ = ["add_demo"]
 
 
@@ -38,6 +36,8 @@ def add_demo(app: Any, typer: Any) -> None:
 
 
 def _demo(path: Path, *, seed: int, draws: int, quiet: bool) -> None:
+    from bayesdrop.errors import require
+
     # All that can be missing is asked for before training, which takes a while.
     console = require("rich.console", extra="cli", owner="bayesdrop demo")
     require("matplotlib.figure", extra="plot", owner="bayesdrop demo")

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bayesdrop.errors import require
-
 __all__ = ["add_experiments"]
 
 
@@ -91,6 +89,7 @@ def _run(
     name: str, preset: str, overrides: dict[str, str], fresh: bool, processes: int, output: Path
 ) -> None:
     from bayesdrop.data import DataNotFound
+    from bayesdrop.errors import require
     from bayesdrop.experiments import run_experiment
     from bayesdrop.experiments.table import print_table
 

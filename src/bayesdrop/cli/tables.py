@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bayesdrop.errors import Diverged, require
-
 __all__ = ["add_tables"]
 
 
@@ -157,8 +155,9 @@ def _add_predict(app: Any, typer: Any) -> None:
                 progress=_watched(quiet),
             )
             if not quiet:
-                print(f"Deferred, {fitted.deferral(rule)}.")
-                print("\n".join(scored.lines()))
+                _print(f"Deferred, {fitted.deferral(rule)}.")
+                for line in scored.lines():
+                    _print(line)
                 print(f"Written: {output.resolve()}")
             else:
                 print(output.resolve())
@@ -192,9 +191,11 @@ def _add_evaluate(app: Any, typer: Any) -> None:
         """Compare predictions with the targets of a table: errors, calibration, what deferral buys."""
         with _plain_errors():
             from bayesdrop.tables import load_table_model, open_table
-            from bayesdrop.tables.evaluate import evaluate_table
+            from bayesdrop.tables.evaluate import check_report, evaluate_table
 
             _check_level(level)
+            if report is not None:
+                check_report(report, force=force)
             fitted = load_table_model(model)
             rule = _rule(fitted, defer_share, defer_error, defer_by)
             result = evaluate_table(fitted, open_table(data, separator=separator), level=level, rule=rule)
@@ -208,22 +209,29 @@ def _add_evaluate(app: Any, typer: Any) -> None:
 
 
 def _fit(data: Path, output: Path, options: Any, separator: str | None, force: bool, quiet: bool) -> None:
+    from bayesdrop.errors import require
+
     # All that can be missing or wrong is asked for before training, which takes a while.
     for module, extra in (("pandas", "tables"), ("sklearn", "tables"), ("matplotlib.figure", "plot")):
         require(module, extra=extra, owner="bayesdrop fit")
     from bayesdrop.tables import fit_table, open_table, save_table_model
     from bayesdrop.tables.evaluate import fit_evaluation
     from bayesdrop.tables.model import check_folder
+    from bayesdrop.tables.writing import check_writable
 
-    check_folder(output, force=force)
+    check_writable(check_folder(output, force=force).absolute().parent)
 
     def say(line: str) -> None:
         if not quiet:
-            print(line, flush=True)
+            _print(line)
 
-    frame = open_table(data, separator=separator).read()
-    say(f"{data}: {len(frame):,} rows, {len(frame.columns)} columns.")
-    fitted = fit_table(frame, options, say=say, progress=_watched(quiet))
+    def read() -> Any:
+        frame = open_table(data, separator=separator).read()
+        say(f"{data}: {len(frame):,} rows, {len(frame.columns)} columns.")
+        return frame
+
+    # The frame is given away, so that it is gone when it is not needed any more.
+    fitted = fit_table(read(), options, say=say, progress=_watched(quiet))
     result = fit_evaluation(fitted)
     save_table_model(
         fitted.model, output, report=result.report(f"{data.name}: {options.target}"), force=force
@@ -242,7 +250,14 @@ def _print_rows(rows: Any) -> None:
     width = max(len(name) for name, _, _ in rows)
     wide = max(len(value) for _, value, _ in rows)
     for name, value, hint in rows:
-        print(f"  {name.ljust(width)}  {value.rjust(wide)}  {hint}".rstrip())
+        _print(f"  {name.ljust(width)}  {value.rjust(wide)}  {hint}".rstrip())
+
+
+def _print(line: str) -> None:
+    """A line with texts of the table in it, which must not give orders to the terminal."""
+    from bayesdrop.tables.harmless import visible
+
+    print(visible(line), flush=True)
 
 
 def _rule(model: Any, share: float | None, error: float | None, by: str | None) -> Any:
@@ -281,9 +296,15 @@ def _plain_errors() -> Iterator[None]:
         yield
     except BrokenPipeError:  # whoever read what is printed has gone: no fault of the table
         raise
-    except (ValueError, TypeError, OSError, Diverged) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
     except KeyboardInterrupt:
         print("Stopped; nothing was written.", file=sys.stderr)
         raise SystemExit(130) from None
+    except Exception as error:
+        from bayesdrop.errors import Diverged
+        from bayesdrop.tables.harmless import visible
+
+        if not isinstance(error, ValueError | TypeError | OSError | Diverged | MemoryError):
+            raise
+        said = str(error) or "there is not enough memory."
+        print(f"Error: {visible(said)}", file=sys.stderr)
+        raise SystemExit(2) from error

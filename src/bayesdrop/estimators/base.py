@@ -269,9 +269,21 @@ class DropoutEstimator(BaseEstimator):
         """
         return self.mixture_.predict(self._checked(X), num_draws, seed)
 
+    def outside(self, X: Any) -> NDArray[np.bool_]:
+        """(N, K) which cells lie far outside the columns of the fit; do not trust a row that has one.
+
+        A cell is outside when it is farther from the seen values than the distance between the column's
+        1 % and 99 % quantiles. Predictions take it for a value at that distance, so that they stay of the
+        size of what was learned at the edge.
+
+        Args:
+            X: (N, K) columns.
+        """
+        return self.mixture_.seen.outside(self._checked(X))
+
     def _checked(self, X: Any) -> Array:
         check_is_fitted(self)
-        with told_by(self._owner, "X"):
+        with told_by(self._owner, "X"), large_numbers():
             x: Array = validate_data(self, X, reset=False, dtype=np.float64)
         return x
 
@@ -306,6 +318,11 @@ class DropoutEstimator(BaseEstimator):
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(dict.fromkeys(candidates))
+
+
+def large_numbers() -> np.errstate:
+    """While scikit-learn checks columns: it sums them up, and numbers near 1e308 have no sum."""
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def as_numbers(value: torch.Tensor) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from bayesdrop.errors import must, told_by
-from bayesdrop.estimators.base import DropoutEstimator, as_numbers
+from bayesdrop.estimators.base import DropoutEstimator, as_numbers, large_numbers
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.settings import NoiseModel
 
@@ -143,7 +143,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
         if y is None:
             raise ValueError(f"{self._owner}: requires y to be passed, but the target y is None.")
-        with told_by(self._owner, "X", "y"):
+        with told_by(self._owner, "X", "y"), large_numbers():
             shape = np.asarray(y).shape
             if len(shape) == 2 and shape[1] > 1:
                 hint = "For several labels a row, train a network of your own with bayesdrop.Bernoulli()."

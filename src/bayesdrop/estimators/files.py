@@ -180,10 +180,13 @@ def _encoder(bins: int, columns: int, tensors: dict[str, Tensor]) -> Encoder:
         for name in list(tensors)
         if name.startswith(start)
     }
-    shapes: dict[str, tuple[int, ...]] = {"mean": (columns,), "scale": (columns,)}
+    names = ("mean", "scale", "low", "high", "margin")
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(names, (columns,))
     if bins:
         shapes |= {"edges": (columns, bins + 1), "offset": (columns * bins,)}
-    _check("encoder", {name: array.shape for name, array in arrays.items()} == shapes)
+    # One that was written before ranges were kept is told of as such.
+    known = "margin" in arrays or "mean" not in arrays
+    _check("encoder", not known or {name: array.shape for name, array in arrays.items()} == shapes)
     return Encoder.from_dict(arrays)
 
 

@@ -11,8 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from bayesdrop.errors import is_one_of, must, told_by
-from bayesdrop.estimators.base import DropoutEstimator, as_numbers
-from bayesdrop.scale import check_scale
+from bayesdrop.estimators.base import DropoutEstimator, as_numbers, large_numbers
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.settings import NoiseModel
 
@@ -216,12 +215,11 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         if y is None:
             raise ValueError(f"{self._owner}: requires y to be passed, but the target y is None.")
-        with told_by(self._owner, "X", "y"):
+        with told_by(self._owner, "X", "y"), large_numbers():
             x, target = validate_data(
                 self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True
             )
             target = np.asarray(target, dtype=np.float64)
-        check_scale(self._owner, "y", target.reshape(len(x), -1))
         if reset:
             self._one_target = target.ndim == 1
         target = target.reshape(len(x), -1)
@@ -237,6 +235,13 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             which = f"target {constant[0]}" if y.shape[1] > 1 else "the target"
             value = float(y[0, constant[0]])
             raise ValueError(f"{self._owner}: `y` must vary; {which} is {value:g} in all {len(y)} rows.")
+        # Variances are squares: beyond these sizes they are no longer numbers of the machine.
+        width, largest = 0.5 * y.max(0) - 0.5 * y.min(0), np.abs(y).max(0)
+        odd = np.flatnonzero((width < 1e-100) | (largest > 1e100))
+        if len(odd):
+            got = f"from {y[:, odd[0]].min():g} to {y[:, odd[0]].max():g}"
+            want = "of a size between 1e-100 and 1e100"
+            raise ValueError(must(self._owner, "y", want, got, "Give it in another unit."))
 
     def _shaped(self, value: Array) -> Array:
         return value[:, 0] if self._one_target else value

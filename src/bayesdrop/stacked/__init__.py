@@ -10,6 +10,7 @@ from bayesdrop.stacked.noise_step import m_step
 from bayesdrop.stacked.presets import PRESETS, preset_recipe
 from bayesdrop.stacked.recipe import Candidate, Recipe
 from bayesdrop.stacked.scores import Scores, draw_outputs, score
+from bayesdrop.stacked.seen import Seen
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.table import Table
 from bayesdrop.stacked.tables import fit_tables
@@ -25,6 +26,7 @@ __all__ = [
     "Mixture",
     "Recipe",
     "Scores",
+    "Seen",
     "Settings",
     "Table",
     "TargetScale",

@@ -13,6 +13,7 @@ from bayesdrop.errors import must
 from bayesdrop.stacked.held_out import Calibration, calibrate, calibrated, held_out
 from bayesdrop.stacked.job import Job
 from bayesdrop.stacked.mixture import Component, Mixture
+from bayesdrop.stacked.seen import Seen
 from bayesdrop.stacked.table import Table
 from bayesdrop.stacked.train import train
 
@@ -26,7 +27,8 @@ def grow(
 ) -> Mixture:
     """Go on training all networks on a table that has more rows than before.
 
-    The encoding of columns and the scale of targets stay as they were; N in the objective is the new one.
+    The encoding of columns and the scale of targets stay as they were, but for the range of the columns,
+    which grows with the table; N in the objective is the new one.
     A network that held rows out goes on holding out the same rows and as large a share of the new ones,
     and its noise is set by all of these.
 
@@ -40,7 +42,9 @@ def grow(
     size = len(table.x)
     if not 0 < known < size:
         raise ValueError(must("grow", "known", f"from 1 to {size - 1}: there must be new rows", known))
-    inputs = {bins: encoder(table.x) for bins, encoder in mixture.encoders.items()}
+    seen = mixture.seen.joined(Seen.of(table.x))
+    encoders = {bins: replace(encoder, seen=seen) for bins, encoder in mixture.encoders.items()}
+    inputs = {bins: encoder.table_inputs(table.x) for bins, encoder in encoders.items()}
     targets = torch.from_numpy(table.y) if mixture.target is None else mixture.target.standardised(table.y)
     source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([table.seed, size])))
     jobs: list[Job] = []
@@ -89,4 +93,4 @@ def grow(
         tails = math.isfinite(mixture.dof)
         change = calibrate(parts, size, given=[Calibration()] * len(parts), tails=tails)
     changed = [replace(one, network=calibrated(one.network, change)) for one in components]
-    return replace(mixture, components=tuple(changed), dof=change.dof)
+    return replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof)

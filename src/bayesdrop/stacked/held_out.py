@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bayesdrop.stacked.heads import make_head
 from bayesdrop.stacked.job import Trained
+from bayesdrop.stacked.packed import PackedInputs
 from bayesdrop.stacked.scores import draw_outputs
 
 __all__ = ["Calibration", "HeldOut", "calibrate", "calibrated", "held_out", "mixture_log_prob"]
@@ -108,7 +109,9 @@ class HeldOut:
 
 
 @torch.no_grad()
-def held_out(network: Trained, x: Tensor, y: Tensor, rows: Tensor, *, num_draws: int, seed: int) -> HeldOut:
+def held_out(
+    network: Trained, x: Tensor | PackedInputs, y: Tensor, rows: Tensor, *, num_draws: int, seed: int
+) -> HeldOut:
     """Draws for the given rows of a table."""
     parts = list(draw_outputs(network, x[rows], num_draws=num_draws, seed=seed))
     return HeldOut(rows, torch.cat(parts), y[rows], network.settings.noise, network.log_noise_std)

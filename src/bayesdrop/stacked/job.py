@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bayesdrop.errors import must, must_be_finite
 from bayesdrop.stacked.heads import outputs_for
+from bayesdrop.stacked.packed import PackedInputs
 from bayesdrop.stacked.settings import Settings
 
 __all__ = ["Job", "Trained"]
@@ -20,7 +21,7 @@ class Job:
     """One network to train. Jobs that share a table should share its tensors: they are then held once.
 
     Args:
-        x: (R, K) inputs of a table, standardised as they should be.
+        x: (R, K) inputs of a table, standardised as they should be; packed, if they are many.
         y: (R, D) targets, or (R,) integer labels with `noise="classes"`.
         settings: how the network is built and trained.
         seed: of first weights, order of rows and noise.
@@ -32,7 +33,7 @@ class Job:
         name: anything that tells the job from others.
     """
 
-    x: Tensor
+    x: Tensor | PackedInputs
     y: Tensor
     settings: Settings
     seed: int = 0
@@ -44,9 +45,10 @@ class Job:
     name: str = ""
 
     def __post_init__(self) -> None:
-        if self.x.dim() != 2 or not self.x.is_floating_point():
+        if len(self.x.shape) != 2 or not self.x.dtype.is_floating_point:
             raise ValueError(must("Job", "x", "a floating tensor of shape (R, K)", tuple(self.x.shape)))
-        must_be_finite("Job", "x", self.x)
+        # Of packed inputs only the standardised columns can be other than finite.
+        must_be_finite("Job", "x", self.x.plain if isinstance(self.x, PackedInputs) else self.x)
         labels = self.settings.noise == "classes"
         if labels and (self.y.dim() != 1 or self.y.dtype != torch.int64):
             raise ValueError(must("Job", "y", "int64 labels of shape (R,)", f"{tuple(self.y.shape)}"))

@@ -85,7 +85,7 @@ class _Loop:
             taken = np.stack([one.rows.take(count * batch).reshape(count, batch) for one in self.active], 1)
             order = torch.from_numpy(taken).view(count, -1)
             lrs = self._learning_rates(count)
-            factors = self.table.x.new_tensor([[one.weight_factor] for one in self.active])
+            factors = torch.tensor([[one.weight_factor] for one in self.active], dtype=self.table.x.dtype)
             self.noise.make(count)
             for step in range(count):
                 rows = order[step]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.stacked.job import Job, Trained
+from bayesdrop.stacked.packed import PackedInputs
 from bayesdrop.stacked.streams import RowStream
 
 __all__ = ["JoinedTable", "Network"]
@@ -50,7 +51,7 @@ class JoinedTable:
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         places: dict[tuple[int, int, int], int] = {}
-        xs: list[Tensor] = []
+        xs: list[Tensor | PackedInputs] = []
         ys: list[Tensor] = []
         weights: list[Tensor] = []
         self.offsets: list[int] = []
@@ -67,6 +68,10 @@ class JoinedTable:
                     weights.append((ones if job.weight is None else job.weight).to(job.x.dtype))
                 total += len(job.x)
             self.offsets.append(places[key])
-        self.x = xs[0] if len(xs) == 1 else torch.cat(xs)
+        self.x = xs[0] if len(xs) == 1 else torch.cat([_unpacked(x) for x in xs])
         self.y = ys[0] if len(ys) == 1 else torch.cat(ys)
         self.weight = torch.cat(weights) if weighted else None
+
+
+def _unpacked(x: Tensor | PackedInputs) -> Tensor:
+    return x.unpacked() if isinstance(x, PackedInputs) else x

@@ -17,6 +17,7 @@ from bayesdrop.predict import Prediction
 from bayesdrop.stacked.encode import Array, Encoder, TargetScale
 from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.scores import draw_outputs
+from bayesdrop.stacked.seen import Seen
 
 __all__ = ["Component", "Mixture", "gamma_quantiles", "used_encoders"]
 
@@ -51,6 +52,11 @@ class Mixture:
     num_draws: int
     dof: float = math.inf
     search: tuple[dict[str, Any], ...] = field(default=())
+
+    @property
+    def seen(self) -> Seen:
+        """The range of the columns, which is the same for all encoders."""
+        return next(iter(self.encoders.values())).seen
 
     @property
     def noise(self) -> str:

@@ -25,6 +25,7 @@ from bayesdrop.stacked.held_out import (
 )
 from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.mixture import Component, Mixture, used_encoders
+from bayesdrop.stacked.packed import PackedInputs
 from bayesdrop.stacked.recipe import Candidate, Recipe
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.table import Table
@@ -46,7 +47,7 @@ class TableFit:
         self.changes: dict[int, Calibration] = {}
         self.scores: dict[int, Tensor] = {}
         self.encoders: dict[int, Encoder] = {}
-        self.inputs: dict[int, Tensor] = {}
+        self.inputs: dict[int, Tensor | PackedInputs] = {}
         self.precision: dict[int, float] = {}
         self.proposals = Proposals(recipe, table.seed) if recipe.rounds else None
 
@@ -55,7 +56,7 @@ class TableFit:
         candidate = self.candidates[place]
         if candidate.bins not in self.inputs:
             self.encoders[candidate.bins] = Encoder.of(self.table.x, candidate.bins)
-            self.inputs[candidate.bins] = self.encoders[candidate.bins](self.table.x)
+            self.inputs[candidate.bins] = self.encoders[candidate.bins].table_inputs(self.table.x)
         # A seed of 32 bits for every network of every table.
         seed = int(np.random.SeedSequence([self.table.seed, network]).generate_state(1)[0])
         return Job(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -105,14 +106,24 @@ def _over_processes(
 
 @contextmanager
 def _pool(workers: int, context: multiprocessing.context.SpawnContext) -> Iterator[ProcessPoolExecutor]:
-    """A pool that lets go of waiting work when something went wrong."""
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,))
+    """A pool that lets go of its work, and ends its processes, when something went wrong."""
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    others = set(multiprocessing.active_children())
     try:
         yield pool
     except BaseException:
+        own = [process for process in multiprocessing.active_children() if process not in others]
         pool.shutdown(wait=False, cancel_futures=True)
+        for process in own:
+            process.terminate()
         raise
     pool.shutdown()
+
+
+def _start_worker() -> None:
+    torch.set_num_threads(1)
+    # Ctrl-C reaches every process of a terminal: the first one decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _train_alone(jobs: list[Job]) -> list[Trained]:

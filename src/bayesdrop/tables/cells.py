@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,13 @@ __all__ = ["Array", "Flags", "as_labels", "as_numbers", "as_truths", "first_bad"
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Texts = NDArray[np.object_]
 
 #: texts that stand for nothing, in lower case
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "null", "none", "nil"})
 _TRUE = frozenset({"true", "yes", "t", "y"})
 _FALSE = frozenset({"false", "no", "f", "n"})
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def is_text(series: Any) -> bool:
@@ -34,32 +38,34 @@ def missing_cells(series: Any, marks: Collection[str] = ()) -> Flags:
         series: a pandas column.
         marks: texts that mean "missing" besides.
     """
-    empty = series.isna().to_numpy(dtype=bool)
     if is_text(series):
-        text = _stripped(series)
-        empty = empty | text.str.lower().isin(_MISSING).to_numpy(dtype=bool)
-        if marks:
-            empty = empty | text.isin(list(marks)).to_numpy(dtype=bool)
-    flags: Flags = empty
-    return flags
+        return _missing_texts(_texts(series), marks)
+    empty: Flags = series.isna().to_numpy(dtype=bool)
+    # A NaN of a typed column is not always one of pandas' missing values.
+    return empty | np.isnan(_typed_numbers(series))
 
 
 def as_numbers(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
     """The cells as numbers, NaN where they are missing, and which cells are neither.
 
+    An infinite cell stays infinite and counts as one that is neither.
+
     Args:
         series: a pandas column.
         marks: texts that mean "missing" besides.
     """
+    if not is_text(series):
+        values = _typed_numbers(series)
+        return values, np.isinf(values)
     pandas = require("pandas", extra="tables", owner="bayesdrop.tables")
-    missing = missing_cells(series, marks)
-    if is_text(series):
-        cells = _stripped(series).where(~missing, None)
-        # Through objects: the result is then float64 whatever holds the texts.
-        values = pandas.to_numeric(cells.astype(object), errors="coerce").to_numpy(dtype=np.float64)
-    else:
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-    values = np.where(missing, np.nan, values)
+    texts = _texts(series)
+    missing = _missing_texts(texts, marks)
+    texts[missing] = None
+    # The parser takes a NUL for the end of the text: "1\0kg" would be 1.
+    void = np.fromiter((text is not None and "\0" in text for text in texts), dtype=bool, count=len(texts))
+    texts[void] = "not a number"
+    parsed = pandas.to_numeric(texts, errors="coerce")
+    values = np.where(missing, np.nan, np.asarray(parsed, dtype=np.float64))
     bad: Flags = ~missing & ~np.isfinite(values)
     return values, bad
 
@@ -71,14 +77,13 @@ def as_truths(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
         series: a pandas column of truth values, or of texts such as true, no, F.
         marks: texts that mean "missing" besides.
     """
-    missing = missing_cells(series, marks)
     if is_text(series):
-        lower = _stripped(series).str.lower()
-        true = lower.isin(_TRUE).to_numpy(dtype=bool)
-        false = lower.isin(_FALSE).to_numpy(dtype=bool)
+        texts = _texts(series)
+        missing = _missing_texts(texts, marks)
+        true, false = _among(texts, _TRUE), _among(texts, _FALSE)
     else:
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        true, false = values == 1, values == 0
+        values = _typed_numbers(series)
+        missing, true, false = np.isnan(values), values == 1, values == 0
     bad: Flags = ~missing & ~true & ~false
     return np.where(missing | bad, np.nan, true.astype(np.float64)), bad
 
@@ -89,21 +94,14 @@ def as_labels(series: Any, marks: Collection[str] = (), *, numbers: bool = False
     Args:
         series: a pandas column.
         marks: texts that mean "missing" besides.
-        numbers: the labels are numbers, so that "1", "1.0" and " 1" are one of them.
+        numbers: the labels are numbers, so that "1", "1.0" and " 1" are one of them; whole numbers keep all
+            their digits.
     """
     missing = missing_cells(series, marks)
-    labels: NDArray[np.object_]
-    if not numbers and is_text(series):
-        labels = _stripped(series).to_numpy(dtype=object)
-    elif not numbers and str(series.dtype).lower().startswith("bool"):
-        labels = series.astype(object).map(str).to_numpy(dtype=object)
-    else:
-        values, bad = as_numbers(series, marks)
-        own = _stripped(series).to_numpy(dtype=object)
-        labels = np.array(
-            [text if wrong else _plain(value) for text, value, wrong in zip(own, values, bad, strict=True)],
-            dtype=object,
-        )
+    labels = _texts(series)
+    if numbers or not (is_text(series) or str(series.dtype).lower().startswith("bool")):
+        for place in np.flatnonzero(~missing):
+            labels[place] = _plain(labels[place])
     labels[missing] = None
     return labels
 
@@ -113,12 +111,45 @@ def first_bad(series: Any, bad: Flags) -> str:
     places = np.flatnonzero(bad)
     row = int(series.index[places[0]]) + 1
     more = f" and {len(places) - 1:,} others" if len(places) > 1 else ""
-    return f"{series.iloc[places[0]]!r} in row {row:,}{more}"
+    cell = repr(series.iloc[places[0]])
+    return f"{cell if len(cell) <= 80 else cell[:77] + '...'} in row {row:,}{more}"
 
 
-def _plain(value: float) -> str:
-    return str(int(value)) if np.isfinite(value) and value == int(value) else repr(float(value))
+def _plain(text: str) -> str:
+    """A number in the one way that it is written: "1.0" as "1"; other texts as they are."""
+    if not _NUMBER.fullmatch(text):
+        return text
+    try:
+        value = Decimal(text)
+    except InvalidOperation:  # an exponent of more digits than a Decimal has
+        return text
+    # As it stands, rather than with hundreds of zeros.
+    if value.adjusted() >= 40:
+        return text
+    return str(int(value)) if value == value.to_integral_value() else repr(float(value))
 
 
-def _stripped(series: Any) -> Any:
-    return series.astype("str").str.strip()
+def _typed_numbers(series: Any) -> Array:
+    values: Array = series.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
+
+
+def _texts(series: Any) -> Texts:
+    """Every cell as a text without space around it; "" for those that pandas calls missing."""
+    cells = series.to_numpy(dtype=object)
+    made = np.empty(len(cells), dtype=object)
+    made[:] = [cell.strip() if isinstance(cell, str) else str(cell).strip() for cell in cells]
+    made[series.isna().to_numpy(dtype=bool)] = ""
+    return made
+
+
+def _missing_texts(texts: Texts, marks: Collection[str]) -> Flags:
+    missing = _among(texts, _MISSING)
+    if marks:
+        wanted = frozenset(marks)
+        missing |= np.fromiter((text in wanted for text in texts), dtype=bool, count=len(texts))
+    return missing
+
+
+def _among(texts: Texts, words: frozenset[str]) -> Flags:
+    return np.fromiter((text.lower() in words for text in texts), dtype=bool, count=len(texts))

@@ -67,8 +67,15 @@ class Deferral:
     threshold: float
 
     def __call__(self, scores: Mapping[str, Array]) -> Any:
-        """(N,) which rows go to a person."""
-        return scores[str(self.rule.by)] > self.threshold
+        """(N,) which rows go to a person: those with a score above the threshold, or none that is finite."""
+        ranked = scores[str(self.rule.by)]
+        return (ranked > self.threshold) | ~np.isfinite(ranked)
+
+    def because(self, score: float) -> str:
+        """Why a row of this score goes."""
+        if self.threshold == -math.inf:
+            return "no threshold keeps the error that was asked for"
+        return f"{self.rule.by} = {score:.4g}, above {self.threshold:.4g}"
 
     def __str__(self) -> str:
         rule = self.rule
@@ -103,7 +110,7 @@ def find_deferral(rule: Rule, scores: Mapping[str, Array], loss: Array, *, root:
 
     By share: the ceil((n + 1)(1 - share))-th smallest score, above which a new row lies with a chance of at
     most `share`. By error: the largest number of the surest rows whose error is low enough, a wrong label
-    being added for the row to come.
+    being added for the row to come. Rows with an infinite score go in any case.
 
     Args:
         rule: with its gaps filled.
@@ -114,10 +121,10 @@ def find_deferral(rule: Rule, scores: Mapping[str, Array], loss: Array, *, root:
     ranked = scores[str(rule.by)]
     if rule.error is None:
         share = rule.share or 0.0
-        if share == 0:
+        if share == 0 or not len(ranked):
             return Deferral(rule, math.inf)
         return Deferral(rule, float(conformal_quantile(torch.from_numpy(ranked), 1 - share)))
-    order = np.argsort(ranked, kind="stable")
+    order = np.argsort(ranked, kind="stable")[: int(np.isfinite(ranked).sum())]
     count = np.arange(1, len(order) + 1)
     total = np.cumsum(loss[order])
     risk = np.sqrt(total / count) if root else (total + 1) / (count + 1)

@@ -15,10 +15,12 @@ from bayesdrop.tables.deferral import Deferral, Outcome, Rule, cross_checked, ou
 from bayesdrop.tables.fitting import FittedTable, targets_of
 from bayesdrop.tables.judge import Judged, judge, measures
 from bayesdrop.tables.model import TableModel
+from bayesdrop.tables.outside import add_far_numbers, finite_rows, ranked
 from bayesdrop.tables.reading import TableFile
 from bayesdrop.tables.report import measure_rows, render_report
+from bayesdrop.tables.writing import check_writable
 
-__all__ = ["Evaluation", "evaluate_table", "fit_evaluation"]
+__all__ = ["Evaluation", "check_report", "evaluate_table", "fit_evaluation"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +73,29 @@ class Evaluation:
 
     def write_report(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the page; a file that is there is replaced only with `force`, and at once."""
-        path = Path(path)
-        if path.exists() and not (force and path.is_file()):
-            raise ValueError(f"{path} is there already. Choose another name, or replace it with --force.")
-        draft = path.absolute().with_name(f".{path.name}.{token_hex(4)}.tmp")
+        path = check_report(path, force=force)
+        draft = path.absolute().with_name(f".bayesdrop.{token_hex(8)}.tmp")
         try:
             draft.write_text(self.report(), encoding="utf-8")
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def check_report(path: str | os.PathLike[str], *, force: bool) -> Path:
+    """The path, if a report may be written there.
+
+    Args:
+        path: of the page.
+        force: whether a file that is there may be replaced.
+    """
+    path = Path(path)
+    if path.exists() and not (force and path.is_file()):
+        raise ValueError(f"{path} is there already. Choose another name, or replace it with --force.")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {path.absolute().parent} to write {path.name} in.")
+    check_writable(path.absolute().parent)
+    return path
 
 
 def evaluate_table(
@@ -104,8 +120,9 @@ def evaluate_table(
     scaled = np.asarray(model.held_out.get("scaled", np.empty(0)))
     judged = judge(model.estimator, prepared.x, y, scaled=scaled, level=chosen)
     deferral = model.deferral(rule)
-    deferred = deferral(judged.scores) | prepared.unfamiliar
-    result = outcome(deferred, judged.loss, root=model.root)
+    add_far_numbers(prepared.reasons, model.schema, model.estimator, prepared.x)
+    outside = prepared.reasons.any | ~finite_rows(judged.scores)
+    result = outcome(deferral(ranked(judged.scores, outside)), judged.loss, root=model.root)
     rows = f"The {len(frame):,} rows of {table.path.name} that have a target."
     return Evaluation(model, judged, frame, chosen, deferral, result, f"{table.path.name}", rows)
 
@@ -114,7 +131,7 @@ def fit_evaluation(fitted: FittedTable) -> Evaluation:
     """What a fit found on the rows it held out: no row has a say in its own interval or threshold."""
     model, judged = fitted.model, fitted.judged
     about = model.about
-    result = cross_checked(model.rule, judged.scores, judged.loss, root=model.root)
+    result = cross_checked(model.rule, model.held_out, judged.loss, root=model.root)
     rows = (
         f"{about['rows_fitted']:,} rows were fitted; all below is about {about['rows_held_out']:,} others, "
         "which were held out. They set the thresholds that predictions use; here each half of them is "

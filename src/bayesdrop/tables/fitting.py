@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.errors import must
-from bayesdrop.tables.cells import as_labels, as_numbers, missing_cells
+from bayesdrop.tables.cells import Array, as_labels, as_numbers, missing_cells
 from bayesdrop.tables.deferral import Rule, cross_checked
 from bayesdrop.tables.infer import check_target, infer_columns, infer_task
 from bayesdrop.tables.judge import Judged, judge, measures
 from bayesdrop.tables.model import TableModel
+from bayesdrop.tables.outside import add_far_numbers, ranked
 from bayesdrop.tables.prepare import Preparer
 from bayesdrop.tables.schema import Schema, Task
 
@@ -92,30 +94,33 @@ def fit_table(
     frame, y, schema = _with_target(frame, options, say)
     rule = options.rule.for_task(schema.task)
     fitted, held = _split(y, options.held_out, options.seed, schema.task)
-    schema = _learned(frame.iloc[fitted], options, schema)
+    schema = _learned(frame, options, schema, fitted)
     for line in schema.lines():
         say(f"  {line}")
     prepare = Preparer(schema)
     # Both before training: a cell that cannot be read is found in seconds.
-    inputs, tried = prepare(frame.iloc[fitted]), prepare(frame.iloc[held])
+    inputs, tried = prepare(frame, rows=fitted), prepare(frame, rows=held)
+    held_frame, with_target = frame.iloc[held], len(frame)
+    if not options.refit:
+        del frame  # texts of a long table take more room than its numbers
     say(f"Fitting {len(fitted):,} rows, {inputs.x.shape[1]} inputs; {len(held):,} rows are held out.")
     started = time.perf_counter()
-    estimator = _estimator(schema.task, options, progress=progress)
-    estimator.fit(inputs.x, _values(y[fitted], schema))
+    estimator = _fitted(inputs.x, y[fitted], schema, options, progress=progress)
     judged = judge(estimator, tried.x, _places(y[held], schema), scaled=None, level=options.level)
+    add_far_numbers(tried.reasons, schema, estimator, tried.x)
     if options.refit:
         say("Fitting once more, to all rows; measures and thresholds are those of the first fit.")
         schema = _learned(frame, options, schema)
         everything = Preparer(schema)(frame)
-        estimator = _estimator(schema.task, options, progress=progress)
-        estimator.fit(everything.x, _values(y, schema))
+        estimator = _fitted(everything.x, y, schema, options, progress=progress)
     names = ("std", "epistemic", "aleatoric", "entropy", "mutual_information", "max_prob")
-    held_out = {name: judged.scores[name] for name in names if name in judged.scores}
+    scores = {name: judged.scores[name] for name in names if name in judged.scores}
+    held_out = ranked(scores, tried.reasons.any)
     held_out |= {"loss": judged.loss} | ({} if judged.classes else {"scaled": judged.scaled})
     tried_rule = cross_checked(rule, held_out, judged.loss, root=schema.task == "regression")
     about = {
         "rows": rows,
-        "rows_without_target": rows - len(frame),
+        "rows_without_target": rows - with_target,
         "rows_fitted": len(fitted),
         "rows_held_out": len(held),
         "refitted_to_all_rows": options.refit,
@@ -127,7 +132,7 @@ def fit_table(
         "deferral": tried_rule.as_dict(),
     }
     model = TableModel(schema, estimator, held_out, options.level, rule, about)
-    return FittedTable(model, judged, frame.iloc[held])
+    return FittedTable(model, judged, held_frame)
 
 
 def targets_of(frame: Any, schema: Schema, owner: str) -> tuple[Any, NDArray[Any]]:
@@ -165,7 +170,7 @@ def _with_target(
             hint = f"Did you mean {near[0]!r}?" if near else f"The columns are {shown}."
             raise ValueError(f"there is no column {name!r}. {hint}")
     lacking = missing_cells(frame[options.target], options.missing)
-    kept = frame[~lacking]
+    kept = frame[~lacking] if lacking.any() else frame
     if len(kept) < _LEAST_ROWS:
         what = f"{len(kept)} of {len(frame)}" if lacking.any() else f"{len(frame)}"
         raise ValueError(f"the table must have at least {_LEAST_ROWS} rows with a target; got {what}.")
@@ -180,19 +185,23 @@ def _with_target(
     else:
         y = as_labels(series, options.missing, numbers=number_labels)
         distinct = set(y.tolist())
-        classes = tuple(sorted(distinct, key=float if number_labels else str))
+        # By value, then by digits: floats of large whole numbers may be equal.
+        classes = tuple(sorted(distinct, key=(lambda label: (float(label), label)) if number_labels else str))
     check_target(options.target, task, y)
     marks = tuple(options.missing)
     return kept, y, Schema(options.target, task, (), classes, number_labels, marks, why)
 
 
-def _learned(frame: Any, options: FitOptions, schema: Schema) -> Schema:
+def _learned(
+    frame: Any, options: FitOptions, schema: Schema, rows: NDArray[np.int64] | None = None
+) -> Schema:
     columns = infer_columns(
         frame,
         options.target,
         categorical=options.categorical,
         ignore=options.ignore,
         marks=options.missing,
+        rows=rows,
     )
     return Schema(**{**vars(schema), "columns": columns})
 
@@ -212,20 +221,20 @@ def _split(y: NDArray[Any], share: float, seed: int, task: Task) -> tuple[NDArra
     return np.sort(fitted), np.sort(held)
 
 
-def _estimator(task: Task, options: FitOptions, *, progress: bool) -> Any:
+def _fitted(x: Array, y: NDArray[Any], schema: Schema, options: FitOptions, *, progress: bool) -> Any:
     from bayesdrop.estimators import DropoutClassifier, DropoutRegressor
 
-    kind: Any = DropoutRegressor if task == "regression" else DropoutClassifier
+    kind: Any = DropoutRegressor if schema.task == "regression" else DropoutClassifier
     chosen = {name: value for name, value in options.estimator.items() if value is not None}
-    return kind(random_state=options.seed, progress=progress, **chosen)
-
-
-def _values(y: NDArray[Any], schema: Schema) -> NDArray[Any]:
-    """Numbers, or places of the labels, which the classifier keeps in their order."""
-    return y if schema.task == "regression" else _places(y, schema)
+    estimator = kind(random_state=options.seed, progress=progress, **chosen)
+    with warnings.catch_warnings():
+        # That there are many classes was told, and decided on, before.
+        warnings.filterwarnings("ignore", message="The number of unique classes")
+        return estimator.fit(x, _places(y, schema))
 
 
 def _places(y: NDArray[Any], schema: Schema, owner: str = "the table") -> NDArray[Any]:
+    """Numbers, or places of the labels, which the classifier keeps in their order."""
     if schema.task == "regression":
         return y
     places = {label: place for place, label in enumerate(schema.classes)}

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.tables.cells import Array, as_labels, as_numbers, as_truths, first_bad, is_text, missing_cells
-from bayesdrop.tables.schema import MISSING, OTHER, Column, Task
+from bayesdrop.tables.schema import MISSING, MOST_RARE, OTHER, TRUTHS, Column, Task
 
 __all__ = ["infer_column", "infer_columns", "infer_task"]
 
 #: distinct whole numbers of a target up to which it is taken for classes, and rows each must have on average
 _FEW, _ROWS_EACH = 10, 5
-_MOST_CATEGORIES, _MOST_RARE = 50, 1000
-_MOST_CLASSES = 200
+_MOST_CATEGORIES, _MOST_CLASSES = 50, 200
 
 
 def infer_task(series: Any, marks: Collection[str], task: str, rows: int) -> tuple[Task, bool, str]:
@@ -31,6 +30,10 @@ def infer_task(series: Any, marks: Collection[str], task: str, rows: int) -> tup
     """
     owner = f"target {series.name!r}"
     values, bad = as_numbers(series, marks)
+    infinite = np.isinf(values)
+    if task != "classification" and infinite.any() and (bad == infinite).all():
+        hint = "Mend those cells, or name what stands for a missing one with --missing."
+        raise ValueError(f"{owner} must be finite numbers; got {first_bad(series, infinite)}. {hint}")
     if task == "regression":
         if bad.any():
             raise ValueError(f"{owner} must be numbers for --task regression; got {first_bad(series, bad)}.")
@@ -62,16 +65,23 @@ def check_target(name: str, task: Task, y: NDArray[Any]) -> None:
 
 
 def infer_columns(
-    frame: Any, target: str, *, categorical: Collection[str], ignore: Collection[str], marks: Collection[str]
+    frame: Any,
+    target: str,
+    *,
+    categorical: Collection[str],
+    ignore: Collection[str],
+    marks: Collection[str],
+    rows: NDArray[np.int64] | None = None,
 ) -> tuple[Column, ...]:
     """What becomes of every column but the target.
 
     Args:
-        frame: the rows to learn it from.
+        frame: what to learn it from.
         target: name of the target.
         categorical: columns whose numbers are names.
         ignore: columns to leave out.
         marks: texts that mean "missing".
+        rows: places of the rows to learn it from; all if None.
     """
     columns = []
     for name in frame.columns:
@@ -80,7 +90,8 @@ def infer_columns(
         if name in ignore:
             columns.append(Column(name, "left out", why="as asked for"))
         else:
-            columns.append(infer_column(frame[name], marks, categorical=name in categorical))
+            series = frame[name] if rows is None else frame[name].iloc[rows]
+            columns.append(infer_column(series, marks, categorical=name in categorical))
     if not any(column.width for column in columns):
         said = "; ".join(f"{column.name!r}: {column.why}" for column in columns[:5]) or "there are no others"
         raise ValueError(f"the table must have a column to predict {target!r} from; {said}.")
@@ -97,23 +108,28 @@ def infer_column(series: Any, marks: Collection[str] = (), *, categorical: bool 
     """
     name = str(series.name)
     missing = missing_cells(series, marks)
-    present = series[~missing]
-    if not len(present):
-        return Column(name, "left out", why="all cells are missing")
-    values, bad = as_numbers(present, marks)
-    truths, not_truth = as_truths(present, marks)
+    cells = series[~missing]
+    if not len(cells):
+        return Column(name, "left out", categories=(MISSING,), why="all cells are missing")
+    values, bad = as_numbers(cells, marks)
+    truths, not_truth = as_truths(cells, marks)
     typed_truth = str(series.dtype).startswith("bool")
-    if not categorical and (typed_truth or (bad.all() and not not_truth.any())):
-        return _filled(name, "boolean", truths, missing)
-    if not categorical and not bad.any():
-        return _filled(name, "numeric", values, missing)
+    boolean = typed_truth or (bad.all() and not not_truth.any())
+    if not categorical and (boolean or not bad.any()):
+        present = truths if boolean else values
+        if present.min() == present.max() and not missing.any():
+            one = as_labels(series[:1], marks, numbers=True)[0]
+            label = TRUTHS[int(present[0])] if boolean else one
+            why = f"it is {present[0]:g} in every row"
+            return Column(name, "left out", categories=(label,), why=why, numbers=not boolean)
+        return _filled(name, "boolean" if boolean else "numeric", present, missing)
     if str(series.dtype).startswith(("timestamp", "date", "time", "duration")) or "datetime" in str(
         series.dtype
     ):
         return Column(name, "left out", why="dates and times are not used; make a number of them first")
     if not categorical and bad.mean() < 0.5:
         hint = "Mend those cells, name what stands for a missing one with --missing, or use --categorical."
-        raise ValueError(f"column {name!r} is numbers but for {first_bad(present, bad)}. {hint}")
+        raise ValueError(f"column {name!r} is numbers but for {first_bad(cells, bad)}. {hint}")
     numbers = not bad.any()
     labels = as_labels(series, marks, numbers=numbers)
     return _categories(name, labels.tolist(), numbers, identifier=not categorical)
@@ -121,8 +137,6 @@ def infer_column(series: Any, marks: Collection[str] = (), *, categorical: bool 
 
 def _filled(name: str, kind: Any, present: Array, missing: NDArray[np.bool_]) -> Column:
     """A number or a truth value; where some are missing, the median or the commoner value stands in."""
-    if present.min() == present.max() and not missing.any():
-        return Column(name, "left out", why=f"it is {present[0]:g} in every row")
     fill = float(np.median(present)) if kind == "numeric" else float(present.mean() > 0.5)
     if not missing.any():
         return Column(
@@ -139,7 +153,10 @@ def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifi
     present = sum(counts.values())
     lacking = len(labels) - present
     if len(counts) == 1 and not lacking:
-        return Column(name, "left out", why=f"it is {next(iter(counts))!r} in every row")
+        label = next(iter(counts))
+        return Column(
+            name, "left out", categories=(label,), why=f"it is {label!r} in every row", numbers=numbers
+        )
     if identifier and len(counts) > max(20, present // 2):
         return Column(name, "left out", why=f"{len(counts):,} texts in {present:,} rows name rows, not kinds")
     least = max(2, present // 200)
@@ -154,4 +171,4 @@ def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifi
     if lacking:
         why += f"; {lacking:,} missing cells are one of their own"
     kept = (*common, *([OTHER] if rare else []), *([MISSING] if lacking else []))
-    return Column(name, "category", categories=kept, rare=tuple(rest[:_MOST_RARE]), why=why, numbers=numbers)
+    return Column(name, "category", categories=kept, rare=tuple(rest[:MOST_RARE]), why=why, numbers=numbers)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bayesdrop.calibration import ConformalRegressor, conformal_quantile
+from bayesdrop.calibration import conformal_quantile
 from bayesdrop.likelihoods import Categorical
 from bayesdrop.metrics import (
     accuracy,
@@ -69,11 +69,10 @@ def interval_of(scaled: Array, level: float) -> Callable[[Prediction], tuple[Arr
 
     def ends(prediction: Prediction) -> tuple[Array, Array]:
         if np.isfinite(threshold):
-            conformal = ConformalRegressor(level)
-            conformal.put({"threshold": [threshold], "shape": [1], "num_calibration": len(scaled)})
-            lower, upper = conformal.intervals(prediction)
-        else:
-            lower, upper = prediction.interval(level)
+            # As ConformalRegressor has it, but row by row: one that is not finite spoils no other.
+            mean, std = prediction.mean.double().numpy()[:, 0], prediction.std.double().numpy()[:, 0]
+            return mean - threshold * std, mean + threshold * std
+        lower, upper = prediction.interval(level)
         return lower.double().numpy()[:, 0], upper.double().numpy()[:, 0]
 
     return ends
@@ -114,8 +113,7 @@ class Judged:
         """(N,) |y - mean| / std; without any for labels."""
         if self.classes:
             return np.empty(0)
-        away: Array = np.abs(self.target - self.scores["mean"]) / self.scores["std"]
-        return away
+        return _away(self.target, self.scores)
 
     @property
     def covered(self) -> NDArray[np.bool_]:
@@ -157,7 +155,7 @@ def judge(estimator: Any, x: Array, y: NDArray[Any], *, scaled: Array | None, le
         return Judged(y, scores, np.concatenate(logs), None)
     if scaled is None:
         # Each half by the other half's threshold: no row has a say in its own interval.
-        away = np.abs(y - scores["mean"]) / scores["std"]
+        away = _away(y, scores)
         half = np.random.default_rng(1).permutation(len(y)) % 2 == 0
         for part, prediction in predictions(estimator, x):
             one, two = interval_of(away[half], level)(prediction), interval_of(away[~half], level)(prediction)
@@ -166,6 +164,13 @@ def judge(estimator: Any, x: Array, y: NDArray[Any], *, scaled: Array | None, le
     scores["lower"] = np.concatenate([lower for lower, _ in kept])
     scores["upper"] = np.concatenate([upper for _, upper in kept])
     return Judged(y, scores, np.concatenate(logs), np.concatenate(ranks))
+
+
+def _away(y: NDArray[Any], scores: dict[str, Array]) -> Array:
+    """(N,) |y - mean| / std, infinite where a prediction is none."""
+    with np.errstate(all="ignore"):
+        away = np.abs(y - scores["mean"]) / scores["std"]
+    return np.where(np.isfinite(away), away, np.inf)
 
 
 def measures(judged: Judged, level: float) -> dict[str, float]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import itertools
 import os
-import warnings
-from collections.abc import Iterator
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from bayesdrop.errors import must, require
 
 __all__ = ["TableFile", "open_table"]
 
-_CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
+_CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _PARQUET = (".parquet", ".pq")
 
 
@@ -23,20 +28,22 @@ class TableFile:
 
     Attributes:
         path: the file.
-        names: of the columns, each once.
+        names: of the columns, each once, without space around them.
+        header: the names as they stand in the file.
         separator: between the cells of a CSV; None for Parquet.
         num_rows: how many rows; None where only reading tells.
     """
 
     path: Path
     names: tuple[str, ...]
+    header: tuple[str, ...]
     separator: str | None
     num_rows: int | None
 
     def read(self) -> Any:
         """All rows, as a pandas frame; CSV cells stay texts."""
         pandas = require("pandas", extra="tables", owner="open_table")
-        parts = list(self.chunks(100_000))
+        parts = list(self.chunks(50_000))
         return pandas.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
 
     def chunks(self, rows: int) -> Iterator[Any]:
@@ -53,34 +60,41 @@ class TableFile:
 
     def _csv_chunks(self, rows: int) -> Iterator[Any]:
         pandas = require("pandas", extra="tables", owner="open_table")
-        try:
-            with warnings.catch_warnings():
-                # pandas warns that it cuts off cells of rows that are too long.
-                warnings.simplefilter("error", pandas.errors.ParserWarning)
-                reader = pandas.read_csv(
-                    self.path,
-                    sep=self.separator,
-                    header=0,
-                    names=list(self.names),
-                    index_col=False,
+        assert self.separator is not None
+        with _records(self.path, self.separator) as records:
+            next(records)  # the header
+            start = 0
+            while chunk := list(itertools.islice(self._rows(records, start), rows)):
+                columns = dict(zip(self.names, zip(*chunk, strict=True), strict=True))
+                yield pandas.DataFrame(
+                    {name: list(cells) for name, cells in columns.items()},
+                    index=pandas.RangeIndex(start, start + len(chunk)),
                     dtype=str,
-                    na_filter=False,
-                    encoding="utf-8-sig",
-                    chunksize=rows,
-                    low_memory=False,
                 )
-                with reader:
-                    yield from reader
-        except (pandas.errors.ParserError, pandas.errors.ParserWarning) as error:
-            said = " ".join(str(error).split())
-            raise ValueError(f"{self.path}: a row does not have {len(self.names)} cells ({said}).") from error
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{self.path}: the text must be UTF-8 ({error.reason}).") from error
+                start += len(chunk)
+            if start == 0:
+                yield pandas.DataFrame({name: [] for name in self.names}, dtype=str)
+
+    def _rows(self, records: Iterator[list[str]], start: int) -> Iterator[list[str]]:
+        """Rows of cells. An empty line is a row of a table with one column, and nothing in any other."""
+        width = len(self.names)
+        row = start
+        for cells in records:
+            if not cells and width > 1:
+                continue
+            row += 1
+            found = cells or [""]
+            if len(found) != width:
+                raise ValueError(
+                    f"{self.path}: row {row:,} does not have {width:,} cells, as the header has, "
+                    f"but {len(found):,}."
+                )
+            yield found
 
     def _parquet_chunks(self, rows: int) -> Iterator[Any]:
         pandas = require("pandas", extra="tables", owner="open_table")
         start = 0
-        with _parquet_file(self.path) as file:
+        with _told_of(self.path), _parquet_file(self.path) as file:
             for batch in file.iter_batches(batch_size=rows):
                 frame = _frame(batch, pandas)
                 frame.index = pandas.RangeIndex(start, start + len(frame))
@@ -102,72 +116,115 @@ def open_table(path: str | os.PathLike[str], *, separator: str | None = None) ->
     if not lower.endswith((*_CSV, *_PARQUET)):
         want = f"a file that ends in {', '.join((*_CSV, *_PARQUET))}"
         raise ValueError(must("open_table", "path", want, str(path)))
+    if separator is not None and (len(separator) != 1 or separator in '"\r\n\0 '):
+        raise ValueError(
+            must("open_table", "separator", "one character, no quote, space or line end", separator)
+        )
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a table.")
     if lower.endswith(_PARQUET):
-        with _parquet_file(path) as file:
-            names, num_rows = list(file.schema_arrow.names), int(file.metadata.num_rows)
-        return TableFile(path, _checked(path, names), None, num_rows)
+        with _told_of(path), _parquet_file(path) as file:
+            header, num_rows = tuple(file.schema_arrow.names), int(file.metadata.num_rows)
+        return TableFile(path, _checked(path, header), header, None, num_rows)
     separator = separator or _separator(path)
-    return TableFile(path, _checked(path, _header(path, separator)), separator, None)
+    with _records(path, separator) as records:
+        header = tuple(next(records))
+    return TableFile(path, _checked(path, header), header, separator, None)
 
 
 def _separator(path: Path) -> str:
-    line = "".join(_header(path, None))
-    found = {mark: line.count(mark) for mark in ("\t", ";", ",", "|")}
+    """The mark that cuts the first row into the most cells."""
+    found = {}
+    for mark in ("\t", ";", ",", "|"):
+        try:
+            with _records(path, mark) as records:
+                found[mark] = len(next(records))
+        except _BadCells:  # quotes that make no sense with this mark
+            found[mark] = 0
     best = max(found, key=lambda mark: found[mark])
-    return best if found[best] else ","
+    return best if found[best] > 1 else ","
 
 
-def _header(path: Path, separator: str | None) -> list[str]:
-    """Cells of the first line; the line itself without a separator."""
-    pandas = require("pandas", extra="tables", owner="open_table")
-    # A character that no text holds leaves the line whole.
-    options = {"sep": separator} if separator else {"sep": "\x1f", "quoting": 3}
+class _BadCells(ValueError):
+    """Cells of a CSV that cannot be told apart."""
+
+
+@contextmanager
+def _records(path: Path, separator: str) -> Iterator[Iterator[list[str]]]:
+    """The rows of a CSV as lists of cells, the header first. An empty line is an empty list."""
+    reader: Any = None
     try:
-        first = pandas.read_csv(
-            path, header=None, nrows=1, dtype=str, na_filter=False, encoding="utf-8-sig", **options
-        )
-    except pandas.errors.EmptyDataError as error:
-        raise ValueError(f"{path} is empty: it has no header.") from error
-    except pandas.errors.ParserError as error:
-        raise ValueError(f"{path} is not a table ({' '.join(str(error).split())}).") from error
+        with _opened(path) as file:
+            reader = csv.reader(file, delimiter=separator, strict=True)
+            header = next((cells for cells in reader if cells), None)
+            if header is None:
+                raise ValueError(f"{path} is empty: it has no header.")
+            yield itertools.chain([header], reader)
+    except csv.Error as error:
+        raise _BadCells(
+            f"{path}: the cells of line {reader.line_num:,} cannot be told apart ({error})."
+        ) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: the text must be UTF-8 ({error.reason}).") from error
-    return [str(cell) for cell in first.iloc[0]]
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is damaged or not a gzip file ({error}).") from error
 
 
-def _checked(path: Path, names: list[str]) -> tuple[str, ...]:
+def _opened(path: Path) -> TextIO:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _checked(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     # A frame's index, written without a name.
     named = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(names)]
-    twice = [name for name in dict.fromkeys(named) if named.count(name) > 1]
+    counts = Counter(named)
+    twice = [name for name, count in counts.items() if count > 1]
     if twice:
         shown = ", ".join(map(repr, twice[:5]))
         raise ValueError(
             f"{path}: every column must have a name of its own; more than one is called {shown}."
         )
+    void = [name for name in named if "\0" in name]
+    if void:
+        hint = "Is the file UTF-16? It must be UTF-8."
+        raise ValueError(f"{path}: names of columns must be text; got {void[0]!r}. {hint}")
+    if not named:
+        raise ValueError(f"{path} has no columns.")
     return tuple(named)
 
 
-def _parquet_file(path: Path) -> Any:
-    parquet = require("pyarrow.parquet", extra="tables", owner="open_table")
+@contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """What goes wrong inside of a Parquet file, as an error of ours."""
     arrow = require("pyarrow", extra="tables", owner="open_table")
     try:
-        return parquet.ParquetFile(path)
-    except arrow.ArrowException as error:
-        raise ValueError(f"{path} is damaged or not a Parquet file ({error}).") from error
+        yield
+    except (arrow.ArrowException, NotImplementedError) as error:
+        said = " ".join(str(error).split())
+        raise ValueError(f"{path} is damaged or not a Parquet file that can be read ({said}).") from error
+
+
+def _parquet_file(path: Path) -> Any:
+    return require("pyarrow.parquet", extra="tables", owner="open_table").ParquetFile(path)
 
 
 def _frame(batch: Any, pandas: Any) -> Any:
     """A frame that keeps the file's own types, so that it is written as it was read."""
+    arrow = require("pyarrow", extra="tables", owner="open_table")
     types = require("pyarrow.types", extra="tables", owner="open_table")
     columns = {}
     for place, name in enumerate(batch.schema.names):
         column = batch.column(place)
         if types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
+        # Views are texts and bytes of another layout, which pandas cannot compute with.
+        if column.type == arrow.string_view():
+            column = column.cast(arrow.large_string())
+        elif column.type == arrow.binary_view():
+            column = column.cast(arrow.large_binary())
         columns[name.strip() or f"Unnamed: {place}"] = column
-    arrow = require("pyarrow", extra="tables", owner="open_table")
     return arrow.table(columns).to_pandas(types_mapper=pandas.ArrowDtype)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.tables.deferral import Deferral, Outcome
+from bayesdrop.tables.harmless import visible
 from bayesdrop.tables.judge import Judged
 from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.pictures import calibration_picture, deferral_picture, error_picture
@@ -91,7 +92,7 @@ def render_report(
         ("Deferral", deferral_picture(judged.scores[by], judged.loss, root=root, by=by)),
     ]
     parts = [
-        f"<h1>{escape(title)}</h1>",
+        f"<h1>{_safe(title)}</h1>",
         _note(f"{schema.task.capitalize()} of {schema.target}: {schema.why_task}. {rows}"),
         "<h2>Measures</h2>",
         _table(("", "", ""), measure_rows(found), numbers=(1,)),
@@ -114,7 +115,7 @@ def render_report(
         _table(("column", "kind", "choice"), [(one.name, one.kind, one.why) for one in schema.columns]),
         _note(f"Written by bayesdrop {__version__}."),
     ]
-    head = f"<meta charset='utf-8'><title>{escape(title)}</title><style>{_STYLE}</style>"
+    head = f"<meta charset='utf-8'><title>{_safe(title)}</title><style>{_STYLE}</style>"
     body = "\n".join(parts)
     return f"<!doctype html>\n<html lang='en'>\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n"
 
@@ -195,7 +196,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence
         made = []
         for place, cell in enumerate(cells):
             style = ' class="number"' if place in numbers else ""
-            made.append(f"<{tag}{style}>{escape(str(cell))}</{tag}>")
+            made.append(f"<{tag}{style}>{_safe(str(cell))}</{tag}>")
         return f"<tr>{''.join(made)}</tr>"
 
     top = line(head, "th") if any(head) else ""
@@ -203,7 +204,12 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence
 
 
 def _note(text: str) -> str:
-    return f'<p class="note">{escape(text)}</p>' if text else ""
+    return f'<p class="note">{_safe(text)}</p>' if text else ""
+
+
+def _safe(text: str) -> str:
+    """A text of the table as a text of the page."""
+    return escape(visible(text))
 
 
 def _base64(data: bytes) -> str:

@@ -13,6 +13,10 @@ Task = Literal["regression", "classification"]
 
 #: the category of rows whose cell is missing, and that of rare and of unseen texts
 MISSING, OTHER = "(missing)", "(other)"
+#: what stands for the value of a column of truth values that never changes
+TRUTHS = ("false", "true")
+#: rare texts that are kept of a column
+MOST_RARE = 1000
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Column:
         fill: what stands in for a missing number or truth value.
         marked: whether missing cells have a column of their own that says so.
         categories: texts that have a column each; `MISSING` and `OTHER` among them where there are such rows.
+            Of a column that was left out because it was the same in every row: that text.
         rare: texts that share `OTHER`, the commonest of them.
         why: a few words on the choice.
         numbers: whether the categories are numbers, so that 1 and 1.0 are one of them.

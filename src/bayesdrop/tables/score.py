@@ -5,25 +5,22 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesdrop.errors import require
 from bayesdrop.progress import progress_bar
 from bayesdrop.tables.deferral import Deferral, Rule
 from bayesdrop.tables.judge import interval_of, predictions, row_scores
 from bayesdrop.tables.model import TableModel
+from bayesdrop.tables.outside import add_far_numbers, finite_rows, ranked
 from bayesdrop.tables.reading import TableFile
+from bayesdrop.tables.writing import check_output, table_writer
 
 __all__ = ["Scored", "predict_frame", "prediction_names", "score_file"]
-
-_CSV, _PARQUET = (".csv", ".tsv", ".csv.gz"), (".parquet", ".pq")
 
 
 @dataclass
@@ -35,25 +32,28 @@ class Scored:
     extra: list[str] = field(default_factory=list)  #: columns the model does not know; passed through
     unseen: Counter[str] = field(default_factory=Counter)  #: cells with a category that is new
     filled: Counter[str] = field(default_factory=Counter)  #: missing cells of columns that never lacked one
+    outside: int = 0  #: rows that lie outside what was learned, for whatever reason
 
     def lines(self) -> Iterator[str]:
         """For a person."""
         share = 100 * self.deferred / self.rows if self.rows else 0.0
         yield f"{self.rows:,} rows scored; {self.deferred:,} of them ({share:.1f} %) are to be deferred."
+        if self.outside:
+            yield f"{self.outside:,} of these lie outside what was learned; column reason says how."
         if self.extra:
             yield f"Not used and passed through: {', '.join(self.extra)}."
         for name, count in sorted(self.unseen.items()):
             yield f"Column {name}: {count:,} cells hold a category that is new; their rows are deferred."
         for name, count in sorted(self.filled.items()):
-            yield f"Column {name}: {count:,} cells are missing, as none was in the fit; they are filled."
+            yield f"Column {name}: {count:,} cells are missing, as none was; their rows are deferred."
 
 
 def prediction_names(model: TableModel) -> list[str]:
     """The columns that a prediction adds."""
     if model.schema.task == "regression":
-        return ["mean", "std", "epistemic", "aleatoric", "lower", "upper", "defer"]
+        return ["mean", "std", "epistemic", "aleatoric", "lower", "upper", "defer", "reason"]
     names = [f"p_{label}" for label in model.schema.classes]
-    return ["label", *names, "entropy", "mutual_information", "defer"]
+    return ["label", *names, "entropy", "mutual_information", "defer", "reason"]
 
 
 def predict_frame(
@@ -66,6 +66,8 @@ def predict_frame(
     scored: Scored | None = None,
 ) -> dict[str, NDArray[Any]]:
     """What the model says about rows, one array a column of `prediction_names`.
+
+    A row that lies outside what was learned, or whose prediction is not finite, is deferred by any rule.
 
     Args:
         model: fitted.
@@ -88,10 +90,16 @@ def predict_frame(
     found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
     names = prediction_names(model)
     if not parts:
-        return {name: np.empty(0, dtype=bool if name == "defer" else np.float64) for name in names}
+        kinds: dict[str, Any] = {"defer": bool, "reason": object, "label": object}
+        return {name: np.empty(0, dtype=kinds.get(name, np.float64)) for name in names}
     deferral = model.deferral() if deferral is None else deferral
-    # A category that no row of the fit had: the model cannot know how unsure it should be.
-    found["defer"] = deferral(found) | prepared.unfamiliar
+    reasons = prepared.reasons
+    add_far_numbers(reasons, model.schema, model.estimator, prepared.x)
+    reasons.add(~finite_rows(found), lambda row: "the prediction is not finite")
+    outside = reasons.any
+    found["defer"] = deferral(ranked(found, outside))
+    reasons.add(found["defer"] & ~outside, lambda row: deferral.because(found[str(deferral.rule.by)][row]))
+    found["reason"] = reasons.texts()
     if model.schema.task == "classification":
         classes = np.array(model.schema.classes, dtype=object)
         found["label"] = classes[found["probs"].argmax(1)]
@@ -99,6 +107,7 @@ def predict_frame(
     if scored is not None:
         scored.rows += len(frame)
         scored.deferred += int(found["defer"].sum())
+        scored.outside += int(outside.sum())
         scored.unseen += prepared.unseen
         scored.filled += prepared.filled
     return {name: found[name] for name in names}
@@ -130,7 +139,7 @@ def score_file(
         progress: show a bar.
     """
     output = Path(output)
-    _check_output(output, table.path, force)
+    check_output(output, table.path, force=force)
     scored = Scored(extra=model.schema.check_names(table.names, str(table.path)))
     names = [f"{prefix}{name}" for name in prediction_names(model)]
     twice = [name for name in names if name in table.names]
@@ -139,74 +148,13 @@ def score_file(
         raise ValueError(f"{table.path} has columns {shown} already. Give the new ones a --prefix.")
     deferral = model.deferral(rule)
     with (
-        _writer(output, table) as write,
+        table_writer(output, table, names) as write,
         progress_bar("predict", table.num_rows, show=progress) as advance,
     ):
         for frame in table.chunks(chunk_rows):
             found = predict_frame(
                 model, frame, level=level, deferral=deferral, owner=str(table.path), scored=scored
             )
-            write(frame.assign(**dict(zip(names, found.values(), strict=True))))
+            write(frame, list(found.values()))
             advance(len(frame), "")
     return scored
-
-
-def _check_output(output: Path, source: Path, force: bool) -> None:
-    if not output.name.lower().endswith((*_CSV, *_PARQUET)):
-        raise ValueError(f"the output must end in {', '.join((*_CSV, *_PARQUET))}; got {output}.")
-    if output.is_dir():
-        raise ValueError(f"the output {output} is a folder.")
-    if not output.absolute().parent.is_dir():
-        raise ValueError(f"there is no folder {output.absolute().parent} to write {output.name} in.")
-    if output.exists() and output.samefile(source):
-        raise ValueError(f"the output must be another file than the table {source}.")
-    if output.exists() and not force:
-        raise ValueError(f"{output} is there already. Choose another name, or replace it with --force.")
-
-
-@contextmanager
-def _writer(output: Path, table: TableFile) -> Iterator[Any]:
-    """Takes frames; the file appears under its name when the last one is written."""
-    ending = "".join(output.suffixes[-2:]) if output.name.lower().endswith(".gz") else output.suffix
-    draft = output.absolute().with_name(f".{output.stem}.{token_hex(4)}.tmp{ending}")
-    try:
-        if output.name.lower().endswith(_PARQUET):
-            with _parquet_writer(draft) as write:
-                yield write
-        else:
-            yield _csv_writer(draft, "\t" if ".tsv" in ending.lower() else (table.separator or ","))
-        draft.replace(output)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _csv_writer(draft: Path, separator: str) -> Any:
-    first = True
-
-    def write(frame: Any) -> None:
-        nonlocal first
-        frame.to_csv(draft, sep=separator, index=False, mode="w" if first else "a", header=first)
-        first = False
-
-    return write
-
-
-@contextmanager
-def _parquet_writer(draft: Path) -> Iterator[Any]:
-    arrow = require("pyarrow", extra="tables", owner="score_file")
-    parquet = require("pyarrow.parquet", extra="tables", owner="score_file")
-    writer: Any = None
-
-    def write(frame: Any) -> None:
-        nonlocal writer
-        schema = None if writer is None else writer.schema
-        table = arrow.Table.from_pandas(frame, schema=schema, preserve_index=False)
-        if writer is None:
-            writer = parquet.ParquetWriter(draft, table.schema)
-        writer.write_table(table)
-
-    try:
-        yield write
-    finally:
-        if writer is not None:
-            writer.close()

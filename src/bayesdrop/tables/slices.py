@@ -84,13 +84,15 @@ def _cuts(frame: Any, schema: Schema) -> Iterator[tuple[str, Flags]]:
         values, _ = (as_numbers if column.kind == "numeric" else as_truths)(series, marks)
         missing: Flags = np.isnan(values)
         yield f"{column.name} missing", missing
-        distinct = np.unique(values[~missing])
+        finite = values[np.isfinite(values)]
+        distinct = np.unique(finite)
         if len(distinct) <= 6:
             for value in distinct:
                 shown = ("no", "yes")[int(value)] if column.kind == "boolean" else f"{value:g}"
                 yield f"{column.name} = {shown}", values == value
             continue
-        edges = np.unique(np.quantile(values[~missing], [0, 0.25, 0.5, 0.75, 1]))
+        # Halves, since numbers may lie farther apart than the largest there is.
+        edges = 2 * np.unique(np.quantile(0.5 * finite, [0, 0.25, 0.5, 0.75, 1]))
         for place, (low, high) in enumerate(itertools.pairwise(edges)):
             above = values >= low if place == 0 else values > low
             yield f"{column.name} {low:.4g} to {high:.4g}", above & (values <= high)

@@ -1,0 +1,87 @@
+"""The public names of bayesdrop, all in one place."""
+
+from bayesdrop import functional, layers, likelihoods, metrics, models, objectives
+from bayesdrop.audit import Audit, audit
+from bayesdrop.draws import FunctionDraw
+from bayesdrop.errors import Diverged, NoRandomness
+from bayesdrop.fit import History, fit
+from bayesdrop.layers import (
+    BernoulliDropout,
+    ConcreteDropout,
+    DropConnect,
+    GaussianDropout,
+    LearnableDropout,
+    MixtureDropout,
+    RecurrentDropout,
+    StochasticLayer,
+    VariationalGaussianDropout,
+    convert,
+    rates,
+    share_rates,
+    total_kl,
+)
+from bayesdrop.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    Multinomial,
+)
+from bayesdrop.objectives import (
+    ElboTerms,
+    NegativeELBO,
+    arm_loss,
+    precision_from_weight_decay,
+    weight_decay_from_precision,
+)
+from bayesdrop.predict import NotFinite, PartlyRandom, Prediction, predict
+from bayesdrop.storage import load, save
+from bayesdrop.version import __version__
+
+__all__ = [
+    "Audit",
+    "Bernoulli",
+    "BernoulliDropout",
+    "Categorical",
+    "ConcreteDropout",
+    "Diverged",
+    "DropConnect",
+    "ElboTerms",
+    "FunctionDraw",
+    "Gaussian",
+    "GaussianDropout",
+    "HeteroscedasticGaussian",
+    "History",
+    "LearnableDropout",
+    "Likelihood",
+    "MixtureDropout",
+    "Multinomial",
+    "NegativeELBO",
+    "NoRandomness",
+    "NotFinite",
+    "PartlyRandom",
+    "Prediction",
+    "RecurrentDropout",
+    "StochasticLayer",
+    "VariationalGaussianDropout",
+    "__version__",
+    "arm_loss",
+    "audit",
+    "convert",
+    "fit",
+    "functional",
+    "layers",
+    "likelihoods",
+    "load",
+    "metrics",
+    "models",
+    "objectives",
+    "precision_from_weight_decay",
+    "predict",
+    "rates",
+    "save",
+    "share_rates",
+    "total_kl",
+    "weight_decay_from_precision",
+]

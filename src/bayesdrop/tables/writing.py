@@ -1,0 +1,152 @@
+"""Scored tables on disk: own columns as they were read, new ones beside them, whole or not there."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, TextIO
+
+from numpy.typing import NDArray
+
+from bayesdrop.errors import require
+from bayesdrop.tables.cells import is_text, missing_cells
+from bayesdrop.tables.harmless import harmless_cell
+from bayesdrop.tables.reading import TableFile
+
+__all__ = ["check_output", "check_writable", "table_writer"]
+
+_CSV, _PARQUET = (".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
+Write = Callable[[Any, Sequence[NDArray[Any]]], None]
+
+
+def check_writable(folder: str | os.PathLike[str]) -> None:
+    """Raise where no file can be made in a folder; asked before work that takes a while.
+
+    Args:
+        folder: that is there.
+    """
+    trial = Path(folder).absolute() / f".{token_hex(8)}.tmp"
+    try:
+        # Permissions do not tell: a file system may be read-only, or full.
+        trial.write_bytes(b"\0" * 4096)
+    except OSError as error:
+        raise ValueError(f"nothing can be written in {trial.parent}: {error.strerror}.") from error
+    finally:
+        with suppress(OSError):  # where nothing was written there is nothing to take away
+            trial.unlink()
+
+
+def check_output(output: Path, source: Path, *, force: bool) -> None:
+    """Raise unless a scored table may be written there.
+
+    Args:
+        output: where it would go.
+        source: the table itself.
+        force: whether a file that is there may be replaced.
+    """
+    if not output.name.lower().endswith((*_CSV, *_PARQUET)):
+        raise ValueError(f"the output must end in {', '.join((*_CSV, *_PARQUET))}; got {output}.")
+    if output.is_dir():
+        raise ValueError(f"the output {output} is a folder.")
+    if not output.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {output.absolute().parent} to write {output.name} in.")
+    if output.exists() and output.samefile(source):
+        raise ValueError(f"the output must be another file than the table {source}.")
+    if output.exists() and not force:
+        raise ValueError(f"{output} is there already. Choose another name, or replace it with --force.")
+    check_writable(output.resolve().parent)
+
+
+@contextmanager
+def table_writer(output: Path, table: TableFile, names: Sequence[str]) -> Iterator[Write]:
+    """Takes frames and their new columns; the file appears under its name when the last one is written.
+
+    Args:
+        output: a file that `check_output` has seen.
+        table: the frames come from it.
+        names: of the new columns.
+    """
+    lower = output.name.lower()
+    # A link stays a link: what it points to is replaced.
+    target = output.resolve() if output.is_symlink() else output.absolute()
+    draft = target.with_name(f".bayesdrop.{token_hex(8)}.tmp")
+    try:
+        if lower.endswith(_PARQUET):
+            with _parquet_writer(draft, table, names) as write:
+                yield write
+        else:
+            separator = "\t" if ".tsv" in lower else (table.separator or ",")
+            with _open(draft, packed=lower.endswith(".gz")) as file:
+                yield _csv_writer(file, separator, table, names)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _open(draft: Path, *, packed: bool) -> TextIO:
+    if packed:
+        return gzip.open(draft, "wt", encoding="utf-8", newline="")
+    return draft.open("w", encoding="utf-8", newline="")
+
+
+class _Lines:
+    """A file whose lines end in a line feed, whatever the writer ends them with."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, line: str) -> int:
+        return self._file.write(line.removesuffix("\r\n") + "\n")
+
+
+def _csv_writer(file: TextIO, separator: str, table: TableFile, names: Sequence[str]) -> Write:
+    # The writer puts quotes around a cell that has a character of its line end: with "\r\n" around a
+    # carriage return too, which would else be read as the end of a row.
+    writer = csv.writer(_Lines(file), delimiter=separator, lineterminator="\r\n")
+    writer.writerow([*table.header, *map(harmless_cell, names)])
+
+    def write(frame: Any, found: Sequence[NDArray[Any]]) -> None:
+        own = [_cells(frame[name]) for name in table.names]
+        new = [_defused(values) if values.dtype == object else values.tolist() for values in found]
+        writer.writerows(zip(*own, *new, strict=True))
+
+    return write
+
+
+def _cells(series: Any) -> list[Any]:
+    """The cells as they are written; nothing for those that are missing."""
+    gone = series.isna() if is_text(series) else missing_cells(series)
+    cells = series.to_numpy(dtype=object)
+    return ["" if lacking else cell for cell, lacking in zip(cells, gone, strict=True)]
+
+
+def _defused(values: NDArray[Any]) -> list[str]:
+    return [harmless_cell(str(value)) for value in values]
+
+
+@contextmanager
+def _parquet_writer(draft: Path, table: TableFile, names: Sequence[str]) -> Iterator[Write]:
+    arrow = require("pyarrow", extra="tables", owner="score_file")
+    parquet = require("pyarrow.parquet", extra="tables", owner="score_file")
+    writer: Any = None
+
+    def write(frame: Any, found: Sequence[NDArray[Any]]) -> None:
+        nonlocal writer
+        made = arrow.Table.from_pandas(frame, preserve_index=False).rename_columns(list(table.header))
+        for name, values in zip(names, found, strict=True):
+            kind = arrow.string() if values.dtype == object else None
+            made = made.append_column(name, arrow.array(values, type=kind))
+        if writer is None:
+            writer = parquet.ParquetWriter(draft, made.schema)
+        writer.write_table(made)
+
+    try:
+        yield write
+    finally:
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,38 @@
+"""No hostile table gets a wrong answer or a traceback."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def tables() -> Any:
+    path = Path(__file__).with_name("tables.py")
+    spec = importlib.util.spec_from_file_location("adversary_tables", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["adversary_tables"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["adversary_tables"]
+
+
+def test_a_hostile_table_is_right_or_refused(tables: Any) -> None:
+    found = list(tables.attacks(seed=0, count=150))
+    assert [attack for attack in found if attack.outcome == "wrong"] == []
+    # Neither is empty: the tables are hostile, and most of them are right all the same.
+    assert sum(attack.outcome == "right" for attack in found) > 50
+    assert sum(attack.outcome == "refused" for attack in found) > 20
+
+
+def test_outcomes_count_attacks(tables: Any) -> None:
+    found = tables.outcomes(seed=1, count=12)
+    assert set(found) == {"right", "refused", "wrong"}
+    assert sum(found.values()) == 12
+    assert found["wrong"] == 0
