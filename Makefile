@@ -1,6 +1,6 @@
 # Every target makes the environment it needs; with the environment there, none of them waits for it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test lint fuzz bench docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,6 +16,7 @@ help:
 	@echo "make demo   train a dropout network on the CO2 record and draw what it does not know (seconds, once installed)"
 	@echo "make test   lint, types and all tests"
 	@echo "make lint   ruff and mypy --strict"
+	@echo "make fuzz   N=10000 hostile tables, model files, arguments and threads each"
 	@echo "make bench  the speed claims, as ratios"
 	@echo "make docs   the documentation, into docs/_build/html"
 
@@ -39,6 +40,11 @@ lint: $(READY)
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+N ?= 1000
+SEED ?= 0
+fuzz: $(READY)
+	$(BIN)/python tests/adversary --count $(N) --seed $(SEED)
+
 # Other libraries live apart: some of them bring what must not be in the main environment.
 $(PEERS)/.ready: benchmarks/peers-requirements.txt benchmarks/peers-constraints.txt
 	$(PYTHON) -m venv $(PEERS)
@@ -53,6 +59,7 @@ bench: $(READY) $(PEERS)/.ready
 	$(BIN)/python benchmarks/stacked.py
 	PYTHONPATH=src $(PEERS)/bin/python benchmarks/peers_faults.py
 	$(BIN)/python benchmarks/linear.py
+	$(BIN)/python benchmarks/tables.py
 
 docs: $(DOCS_READY)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

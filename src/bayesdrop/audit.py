@@ -21,6 +21,7 @@ from bayesdrop.draws.subject import Subject
 from bayesdrop.errors import must, require
 from bayesdrop.inputs import Inputs, arguments
 from bayesdrop.layers import RecurrentDropout
+from bayesdrop.likelihoods import Likelihood
 from bayesdrop.predict.batches import Batches, Items
 from bayesdrop.predict.record import recording
 from bayesdrop.predict.sampler import unwrapped
@@ -131,11 +132,13 @@ def audit(model: nn.Module, x: Inputs | Any = None, *, items: Items | None = Non
     """
     if not isinstance(model, nn.Module):
         raise TypeError(must("audit", "model", "an nn.Module", model))
+    if isinstance(model, Likelihood):
+        raise TypeError(must("audit", "model", "a network, not what its outputs mean", model))
     model = unwrapped(model)
     expected = tuple(_expected(model))
     if x is None:
         return Audit(type(model).__name__, expected, ran=False)
-    batches = Batches(model, x, batch_size=None, targets=None, items=items, scored=False)
+    batches = Batches(model, x, batch_size=None, targets=None, items=items, scored=False, owner="audit")
     batch = next(iter(batches), None)
     if batch is None:
         raise ValueError(must("audit", "x", "at least one batch", "none"))

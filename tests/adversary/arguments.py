@@ -420,6 +420,77 @@ def _objectives() -> Iterator[Call]:
     )
 
 
+def _engine() -> Iterator[Call]:
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 2))
+    rows = torch.ones(4, 3)
+    where: Kind = lambda v: v is None or (isinstance(v, str | list | tuple | set) and not v)  # noqa: E731
+    yield Call(
+        "predict|Gaussian",
+        bd.predict,
+        lambda: {"model": net, "x": rows, "num_draws": 3, "likelihood": bd.Gaussian(0.5)},
+        {
+            "model": nothing,
+            "num_draws": whole(1, 10_000),
+            "seed": whole(-(2**63), 2**63),
+            "likelihood": lambda v: v is None or isinstance(v, bd.Likelihood),
+            "draws": choice("shared", "independent"),
+            "method": choice("draws", "moments"),
+            "batch_size": whole(1, none=True),
+            "keep_draws": lambda v: v is None or flag(v),
+            "targets": arithmetic,
+            "tolerance": real(0, 1, closed=False, none=True),
+            "include": where,
+            "exclude": where,
+            "recurrent": choice("module", "variational"),
+            "max_memory": whole(1, none=True),
+            "plan": choice(None, "stacked", "kept units", "loop", "whole model"),
+            "share": choice(None),
+            "items": choice(None, "pairs", "inputs"),
+            "output": function,
+        },
+        optional=True,
+    )
+    yield Call(
+        "FunctionDraw",
+        lambda model, **options: bd.FunctionDraw(model, **options).index,
+        lambda: {"model": net},
+        {"model": module, "seed": whole(-(2**63), 2**63), "index": whole(0)},
+    )
+    items = choice(None, "pairs", "inputs")
+    yield Call("audit", bd.audit, lambda: {"model": net, "x": rows}, {"model": module, "items": items})
+    yield Call(
+        "fit|NegativeELBO",
+        lambda **options: bd.fit(**options).loss,
+        lambda: {
+            "model": nn.Sequential(bd.BernoulliDropout(_linear())),
+            "train": (rows, torch.ones(4, 2)),
+            "objective": bd.NegativeELBO(bd.Gaussian(0.5), num_data=4),
+            "epochs": 1,
+            "progress": False,
+        },
+        {
+            "model": nothing,
+            "train": nothing,
+            "objective": function,
+            "epochs": whole(1),
+            "batch_size": whole(),
+            "validation": lambda v: v is None,
+            "lr": real(0, closed=False),
+            "rate_lr": real(0, closed=False, none=True),
+            "weight_decay": real(0),
+            "patience": lambda v: v is None,
+            "min_delta": real(0),
+            "clip_norm": real(0, closed=False, none=True),
+            "validation_draws": whole(),
+            "checkpoint": lambda v: v is None or isinstance(v, str),
+            "checkpoint_every": whole(),
+            "resume": flag,
+            "seed": seed,
+        },
+        unknown=True,
+    )
+
+
 def _predictions() -> Iterator[Call]:
     prediction = _numbers()
     yield Call(
@@ -885,6 +956,7 @@ def calls() -> tuple[Call, ...]:
         _layers,
         _likelihoods,
         _objectives,
+        _engine,
         _predictions,
         _metrics,
         _calibrators,

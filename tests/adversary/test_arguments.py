@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 
 
 @pytest.fixture(scope="module")
-def arguments() -> ModuleType:
-    path = Path(__file__).with_name("arguments.py")
-    spec = importlib.util.spec_from_file_location("adversary_arguments", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def arguments(adversary: Callable[[str], ModuleType]) -> ModuleType:
+    return adversary("arguments")
 
 
 def test_every_call_is_right_as_it_stands(arguments: ModuleType) -> None:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 
 
 @pytest.fixture(scope="module")
-def model_files() -> ModuleType:
-    path = Path(__file__).with_name("model_files.py")
-    spec = importlib.util.spec_from_file_location("adversary_model_files", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def model_files(adversary: Callable[[str], ModuleType]) -> ModuleType:
+    return adversary("model_files")
 
 
 def test_damaged_and_hostile_files_load_as_they_say_or_are_refused(model_files: ModuleType) -> None:

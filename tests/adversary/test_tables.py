@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 
 @pytest.fixture(scope="module")
-def tables() -> Any:
-    path = Path(__file__).with_name("tables.py")
-    spec = importlib.util.spec_from_file_location("adversary_tables", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["adversary_tables"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["adversary_tables"]
+def tables(adversary: Callable[[str], ModuleType]) -> ModuleType:
+    return adversary("tables")
 
 
 def test_a_hostile_table_is_right_or_refused(tables: Any) -> None:

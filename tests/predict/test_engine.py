@@ -321,9 +321,9 @@ def test_bad_input_is_refused() -> None:
     net = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2))
     x = torch.zeros(4, 3)
     for bad in (0, -1, 2.5, True):
-        with pytest.raises(ValueError, match="`num_draws` must be an int of at least 1"):
+        with pytest.raises(ValueError, match="`num_draws` must be a positive int"):
             predict(net, x, num_draws=bad)
-    with pytest.raises(ValueError, match="`batch_size` must be an int of at least 1"):
+    with pytest.raises(ValueError, match="`batch_size` must be a positive int"):
         predict(net, x, batch_size=0)
     with pytest.raises(ValueError, match="`draws` must be 'shared' or 'independent'"):
         predict(net, x, draws="both")

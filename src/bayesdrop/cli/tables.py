@@ -217,9 +217,8 @@ def _fit(data: Path, output: Path, options: Any, separator: str | None, force: b
     from bayesdrop.tables import fit_table, open_table, save_table_model
     from bayesdrop.tables.evaluate import fit_evaluation
     from bayesdrop.tables.model import check_folder
-    from bayesdrop.tables.writing import check_writable
 
-    check_writable(check_folder(output, force=force).absolute().parent)
+    check_folder(output, force=force)
 
     def say(line: str) -> None:
         if not quiet:

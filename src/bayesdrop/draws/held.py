@@ -50,6 +50,7 @@ class HeldNoise(SiteNoise):
     _exit: ExitStack | None = None
     _structure: Any = None
     _turn: ExitStack
+    _flags: dict[nn.Module, bool | HeldFlag]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # A copy of the model, made inside the draw, has the hooks below; they leave it alone.
@@ -68,6 +69,8 @@ class HeldNoise(SiteNoise):
             return  # the model calls itself
         inputs = (args, kwargs or {})
         self._find_out(mode, inputs)
+        if not self.flags_are_set():
+            self._set_flags()
         if not self._originals:
             self._turn.enter_context(RUNNING.claimed(filter(may_keep_tensors, self._paths)))
         self.start_pass(inputs)
@@ -81,9 +84,15 @@ class HeldNoise(SiteNoise):
         if self._depth == 0 and mode.state is not None:
             state, mode.state = mode.state, None
             try:
-                return state.finish(output)
+                output = state.finish(output)
             finally:
                 self._turn.close()
+            if not self._originals and not self.flags_are_set() and not self._model_sets_flags():
+                raise RuntimeError(
+                    f"{type(self).__name__}: the training flags of the model were changed while a pass of it "
+                    "was running in a draw. Another thread must not call train() or eval() on it meanwhile; "
+                    "`predict` does not mind."
+                )
         return output
 
     def is_current(self) -> bool:
@@ -124,7 +133,15 @@ class HeldNoise(SiteNoise):
                 plain = compares_flag(module.__class__)
                 now = module.__dict__["training"]
                 was = now.was if isinstance(now, HeldFlag) else bool(now)
-                module.__dict__["training"] = on if plain else HeldFlag.of(self, path, training=on, was=was)
+                flag = on if plain else HeldFlag.of(self, path, training=on, was=was)
+                module.__dict__["training"] = self._flags[module] = flag
+
+    def flags_are_set(self) -> bool:
+        """Whether the flags are those of this draw still: `model.eval()` sets others."""
+        return all(module.__dict__["training"] is flag for module, flag in self._flags.items())
+
+    def _model_sets_flags(self) -> bool:
+        return self._study is not None and self._study.sets_flags
 
     def _mode(self) -> InterceptMode:
         return InterceptMode(self)
@@ -136,6 +153,7 @@ class HeldNoise(SiteNoise):
             if not self._originals:
                 stack.enter_context(OPEN.claimed(self._paths))
             self._turn = ExitStack()
+            self._flags = {}
             stack.callback(self._turn.close)
             token = _ACTIVE.set((*_ACTIVE.get(), self))
             stack.callback(_ACTIVE.reset, token)

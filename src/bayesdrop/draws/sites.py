@@ -6,13 +6,14 @@ import difflib
 import dis
 import fnmatch
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
 from typing import Any
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
 from bayesdrop.errors import must
 
@@ -187,12 +188,18 @@ class Selection:
 def _rules(argument: str, where: Where | Iterable[Where] | None) -> tuple[Where, ...] | None:
     if where is None:
         return None
-    rules: tuple[Any, ...] = (where,) if isinstance(where, str | type) or callable(where) else tuple(where)
+    want = "paths, module types or functions of (path, module)"
+    if isinstance(where, str | type) or callable(where):
+        rules: tuple[Any, ...] = (where,)
+    elif isinstance(where, Iterable) and not isinstance(where, Tensor | np.ndarray | Mapping):
+        rules = tuple(where)
+    else:
+        raise TypeError(must("predict", argument, want, where))
     for rule in rules:
-        if not (isinstance(rule, str) or callable(rule)):
-            raise TypeError(
-                must("predict", argument, "paths, module types or functions of (path, module)", rule)
-            )
+        is_class = isinstance(rule, type)
+        is_rule = isinstance(rule, str) or (issubclass(rule, nn.Module) if is_class else callable(rule))
+        if not is_rule or isinstance(rule, nn.Module):
+            raise TypeError(must("predict", argument, want, rule))
     return rules
 
 

@@ -56,7 +56,7 @@ def study(subject: Subject, inputs: tuple[Any, Any], *, thorough: bool = True) -
             quiet = watched(subject, sample, frozenset())
         trained, quiet, off = _training(subject, sample, quiet)
     shapes = {} if rows is None else quiet.shapes
-    found = Study(trained, {}, (*off, *scripts), shapes)
+    found = Study(trained, {}, (*off, *scripts), shapes, quiet.sets_flags)
     return settled(subject, inputs, found) if thorough else found
 
 

@@ -31,12 +31,14 @@ class Study:
         rows: where each site keeps the rows of a batch.
         one_row: the shape that each site has in a pass of one row, where that is all that is known.
         off: sites that are on in training mode and cannot be on in a draw.
+        sets_flags: whether the model itself calls train() or eval() in its forward.
     """
 
     trained: frozenset[str] = frozenset()
     rows: Mapping[str, RowAxis] = field(default_factory=dict)
     off: tuple[Site, ...] = ()
     one_row: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sets_flags: bool = False
 
 
 class Watcher(HeldNoise):
@@ -53,6 +55,11 @@ class Watcher(HeldNoise):
         #: sites that were handed `self.training` itself
         self.flagged: set[str] = set()
         self.output: Any = None
+        self.sets_flags = False
+
+    def _after(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
+        self.sets_flags = self.sets_flags or not self.flags_are_set()
+        return super()._after(module, args, *rest)
 
     def open_site(self, kind: str, p: float, flag: Any) -> str | None:
         key = super().open_site(kind, p, flag)

@@ -10,8 +10,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from bayesdrop.errors import must, must_be_finite
+from bayesdrop.errors import must, must_be_finite, whole_number
 from bayesdrop.fit.data import Batches
+from bayesdrop.likelihoods import Likelihood
 from bayesdrop.storage import check_writable
 
 __all__ = ["Objective", "check_modules", "check_num_data", "check_numbers", "checked_path"]
@@ -25,6 +26,9 @@ def check_modules(model: nn.Module, objective: Objective) -> None:
         raise TypeError(must("fit", "model", "an nn.Module", model))
     if not callable(objective):
         raise TypeError(must("fit", "objective", "callable, as NegativeELBO(...)", objective))
+    if isinstance(objective, Likelihood):
+        hint = f"As NegativeELBO({type(objective).__name__}(), num_data=N)."
+        raise TypeError(must("fit", "objective", "an objective, which has a likelihood", objective, hint))
     if isinstance(objective, nn.modules.loss._Loss):
         hint = (
             "A loss of outputs and targets becomes one so: lambda model, x, y: loss(model(x), y). Its "
@@ -48,13 +52,14 @@ def check_numbers(arguments: dict[str, tuple[Any, type, int | None]]) -> None:
     for name, (value, kind, least) in arguments.items():
         if value is None and name in ("rate_lr", "patience", "clip_norm"):
             continue
-        number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+        if kind is int:
+            whole_number("fit", name, value, at_least=least)
+            continue
+        number = isinstance(value, int | float) and not isinstance(value, bool)
         if number and math.isfinite(value) and (value > 0 if least is None else value >= least):
             continue
-        what = "an int" if kind is int else "a number"
-        raise ValueError(
-            must("fit", name, f"{what} {'above 0' if least is None else f'of at least {least}'}", value)
-        )
+        size = "above 0" if least is None else f"of at least {least}"
+        raise ValueError(must("fit", name, f"a number {size}", value))
 
 
 def checked_path(checkpoint: str | os.PathLike[str] | None, model: nn.Module) -> Path | None:
@@ -66,6 +71,8 @@ def checked_path(checkpoint: str | os.PathLike[str] | None, model: nn.Module) ->
     """
     if checkpoint is None:
         return None
+    if not isinstance(checkpoint, str | os.PathLike):
+        raise TypeError(must("fit", "checkpoint", "the path of a file, or None", checkpoint))
     path = Path(checkpoint)
     if path.is_dir():
         raise ValueError(must("fit", "checkpoint", "a file", f"the folder {path}"))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, must_be_flag
 from bayesdrop.fit.checkpoint import Run, read_checkpoint, write_checkpoint
 from bayesdrop.fit.checks import Objective, check_modules, check_num_data, check_numbers, checked_path
 from bayesdrop.fit.data import as_batches
@@ -115,6 +115,8 @@ def fit(
     )
     if patience is not None and validation is None:
         raise ValueError(must("fit", "patience", "None without validation data", patience))
+    must_be_flag("fit", resume=resume)
+    seed = int(seed)
     path = checked_path(checkpoint, model)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     data = as_batches(train, "train", batch_size=batch_size, seed=seed, device=device)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.inputs import Inputs, is_batch, iterate_rows, num_rows, to_device
 from bayesdrop.randomness import OwnNumbers
 
@@ -43,6 +43,7 @@ class Batches:
         targets: of all rows.
         items: what an iterable gives; None lets tuples speak for themselves and refuses what may be either.
         scored: whether the targets of pairs are wanted.
+        owner: the function that errors name.
 
     Attributes:
         count: how many batches; None where only the end tells.
@@ -58,29 +59,31 @@ class Batches:
         targets: Tensor | None,
         items: Items | None,
         scored: bool,
+        owner: str = "predict",
     ) -> None:
-        if items not in (None, "pairs", "inputs"):
-            raise ValueError(must("predict", "items", "'pairs', 'inputs' or None", items))
+        self._owner = owner
+        if not is_one_of(items, (None, "pairs", "inputs")):
+            raise ValueError(must(self._owner, "items", "'pairs', 'inputs' or None", items))
         self._model, self._items, self._scored = model, items, scored
         self.device, self._dtype = _device_of(model), _dtype_of(model)
         self._targets = targets
         self._told = False
-        self._x = x if not is_batch(x) else as_tensors(x, self._dtype)
+        self._x = x if not is_batch(x) else as_tensors(x, self._dtype, owner)
         self.count: int | None
         if is_batch(x):
-            rows = num_rows(self._x)
+            rows = num_rows(self._x, owner)
             if rows < 1:
-                raise ValueError(must("predict", "x", "at least one row", 0))
+                raise ValueError(must(self._owner, "x", "at least one row", 0))
             self.count = 1 if batch_size is None else -(-rows // batch_size)
         elif not isinstance(x, Iterable) or isinstance(x, str | bytes) or hasattr(x, "to_numpy"):
             hint = "Pass its `to_numpy()`." if hasattr(x, "to_numpy") else ""
             got = type(x) if hint else x
             want = "a tensor, an array, a tuple or mapping of such, or batches of these"
-            raise TypeError(must("predict", "x", want, got, hint))
+            raise TypeError(must(self._owner, "x", want, got, hint))
         elif batch_size is not None:
             hint = "Set the batch size of the loader instead."
             raise ValueError(
-                must("predict", "batch_size", "None for an iterable of batches", batch_size, hint)
+                must(self._owner, "batch_size", "None for an iterable of batches", batch_size, hint)
             )
         else:
             self.count = len(x) if isinstance(x, Sized) else None
@@ -89,17 +92,17 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         seen = 0
         for inputs, own in self._raw():
-            rows, y = num_rows(inputs), own
+            rows, y = num_rows(inputs, self._owner), own
             self._look_at(inputs, seen)
             if self._targets is not None:
                 y = self._targets[seen : seen + rows]
                 if y.shape[0] != rows:
                     raise ValueError(
-                        must("predict", "targets", "as many rows as `x`", tuple(self._targets.shape))
+                        must(self._owner, "targets", "as many rows as `x`", tuple(self._targets.shape))
                     )
             if y is not None and (y.dim() < 1 or y.shape[0] != rows):
                 raise ValueError(
-                    must("predict", "x", f"pairs with {rows} rows of y, as of x", tuple(y.shape))
+                    must(self._owner, "x", f"pairs with {rows} rows of y, as of x", tuple(y.shape))
                 )
             yield Batch(to_device(inputs, self.device), rows, None if y is None else y.to(self.device))
             seen += rows
@@ -111,7 +114,7 @@ class Batches:
             return
         for item in _fetched(self._x):
             inputs, y = self._split(item)
-            yield as_tensors(inputs, self._dtype), y if self._scored else None
+            yield as_tensors(inputs, self._dtype, self._owner), y if self._scored else None
 
     def _split(self, item: Any) -> tuple[Any, Tensor | None]:
         """The inputs and the targets of what a loader gave."""
@@ -119,24 +122,24 @@ class Batches:
         if not parts or not all(_is_input(part) for part in parts):
             want = "batches of tensors, arrays, or tuples or mappings of such"
             got = [type(part).__name__ for part in parts] if isinstance(item, tuple | list) else type(item)
-            raise TypeError(must("predict", "x", want, got))
+            raise TypeError(must(self._owner, "x", want, got))
         if len(parts) == 1:
             return parts[0], None
         is_pair = len(parts) == 2 and isinstance(parts[1], Tensor | np.ndarray)
         if self._items == "inputs":
             return tuple(parts), None
         if self._items == "pairs" and not is_pair:
-            raise TypeError(must("predict", "x", "batches that are pairs (x, y)", f"{len(parts)} parts"))
+            raise TypeError(must(self._owner, "x", "batches that are pairs (x, y)", f"{len(parts)} parts"))
         if not is_pair or (self._items is None and not self._must_be_pair(parts[0])):
             name = type(self._model).__name__
             raise TypeError(
-                f"predict: a batch of `x` has {len(parts)} parts, and {name}.forward takes more than one "
-                "input: are they inputs, or are the last ones targets? Say items='inputs' to call the model "
-                "with all of them, or items='pairs' for (x, y)."
+                f"{self._owner}: a batch of `x` has {len(parts)} parts, and {name}.forward takes more than "
+                "one input: are they inputs, or are the last ones targets? Say items='inputs' to call the "
+                "model with all of them, or items='pairs' for (x, y)."
             )
         if self._targets is not None:
             raise ValueError(
-                must("predict", "targets", "None where batches of `x` bring their own", "a tensor")
+                must(self._owner, "targets", "None where batches of `x` bring their own", "a tensor")
             )
         return parts[0], torch.as_tensor(parts[1])
 
@@ -162,8 +165,8 @@ class Batches:
                 bad = ~torch.isfinite(tensor)
                 row = first + int(bad.flatten(1).any(1).nonzero()[0]) if tensor.dim() > 1 else first
                 warnings.warn(
-                    f"predict: {int(bad.sum())} of {tensor.numel()} values of {name} are NaN or infinite, "
-                    f"the first in row {row}. What the model makes of them is not checked.",
+                    f"{self._owner}: {int(bad.sum())} of {tensor.numel()} values of {name} are NaN or "
+                    f"infinite, the first in row {row}. What the model makes of them is not checked.",
                     NotFinite,
                     stacklevel=4,
                 )
@@ -172,16 +175,16 @@ class Batches:
 _BY_PLACE = inspect._ParameterKind.POSITIONAL_OR_KEYWORD
 
 
-def as_tensors(x: Any, dtype: torch.dtype | None) -> Any:
+def as_tensors(x: Any, dtype: torch.dtype | None, owner: str = "predict") -> Any:
     """The same inputs with arrays turned into tensors, those of floating numbers in the model's precision."""
     if isinstance(x, Mapping):
-        return {name: as_tensors(part, dtype) for name, part in x.items()}
+        return {name: as_tensors(part, dtype, owner) for name, part in x.items()}
     if isinstance(x, tuple | list):
-        return tuple(as_tensors(part, dtype) for part in x)
+        return tuple(as_tensors(part, dtype, owner) for part in x)
     if not isinstance(x, np.ndarray):
         return x
     if x.dtype.kind not in "fiub":
-        raise TypeError(must("predict", "x", "arrays of numbers", f"one of {x.dtype}"))
+        raise TypeError(must(owner, "x", "arrays of numbers", f"one of {x.dtype}"))
     tensor = torch.from_numpy(np.array(x, dtype=x.dtype.newbyteorder("=")))
     return tensor.to(dtype) if tensor.is_floating_point() and dtype is not None else tensor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws import Selection, Where
-from bayesdrop.errors import must, whole_number
+from bayesdrop.errors import is_one_of, must, must_be_finite, told_by, whole_number
 from bayesdrop.inputs import Inputs, is_batch, num_rows, take_rows
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.predict.accumulate import DrawStatistics, Statistics
@@ -146,7 +147,8 @@ def predict(
             scored += [] if y is None else [y.cpu()]
             keeper.start(last - first)
             for outputs in sampler.batch(batch, rows, seen):
-                running.update_many(outputs)
+                with nullcontext() if y is None else told_by("predict", "targets"):
+                    running.update_many(outputs)
                 keeper.add(outputs)
                 advance(outputs.shape[0], "")
                 if tolerance is not None and running.largest_error() <= tolerance:
@@ -263,10 +265,12 @@ def _check_arguments(
 ) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(must("predict", "model", "an nn.Module", model))
-    for name, value in (("num_draws", num_draws), ("batch_size", 1 if batch_size is None else batch_size)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(must("predict", name, "an int of at least 1", value))
-    if draws not in ("shared", "independent"):
+    if isinstance(model, Likelihood):
+        raise TypeError(must("predict", "model", "a network, not what its outputs mean", model))
+    whole_number("predict", "num_draws", num_draws, at_least=1)
+    if batch_size is not None:
+        whole_number("predict", "batch_size", batch_size, at_least=1)
+    if not is_one_of(draws, ("shared", "independent")):
         raise ValueError(must("predict", "draws", "'shared' or 'independent'", draws))
     if likelihood is not None and not isinstance(likelihood, Likelihood):
         raise TypeError(must("predict", "likelihood", "a Likelihood, as Categorical(), or None", likelihood))
@@ -281,25 +285,26 @@ def _check_choices(
     keep_draws: bool | None,
 ) -> None:
     whole_number("predict", "seed", seed)
-    if method not in ("draws", "moments"):
+    if not is_one_of(method, ("draws", "moments")):
         raise ValueError(must("predict", "method", "'draws' or 'moments'", method))
-    if plan not in (None, *WAYS):
+    if not is_one_of(plan, (None, *WAYS)):
         raise ValueError(must("predict", "plan", f"one of {', '.join(map(repr, WAYS))}, or None", plan))
     if tolerance is not None and not (isinstance(tolerance, float) and 0 < tolerance < 1):
         raise ValueError(must("predict", "tolerance", "in (0, 1), or None", tolerance))
     if max_memory is not None:
         whole_number("predict", "max_memory", max_memory, at_least=1)
-    if keep_draws not in (None, True, False):
+    if keep_draws is not None and not isinstance(keep_draws, bool | np.bool_):
         raise TypeError(must("predict", "keep_draws", "True, False or None", keep_draws))
 
 
 def _checked_targets(targets: Any, likelihood: Likelihood | None) -> Tensor | None:
     if targets is None:
         return None
-    if isinstance(targets, np.ndarray):
+    if isinstance(targets, np.ndarray) and targets.dtype.kind in "fiub":
         targets = torch.from_numpy(np.array(targets))
     if not isinstance(targets, Tensor) or targets.dim() < 1:
         raise TypeError(must("predict", "targets", "a tensor with the rows of `x`, or None", targets))
     if likelihood is None:
         raise ValueError(must("predict", "targets", "None without a likelihood", targets))
+    must_be_finite("predict", "targets", targets)
     return targets

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
 from bayesdrop.predict.accumulate import ClassStatistics, DrawStatistics, Statistics
 
 __all__ = ["Ranks", "Share"]
@@ -25,7 +25,7 @@ class Ranks:
     """
 
     def __init__(self, share: Share | None) -> None:
-        if share not in (None, "draws", "rows"):
+        if not is_one_of(share, (None, "draws", "rows")):
             raise ValueError(must("predict", "share", "'draws', 'rows' or None", share))
         if share is not None and not (dist.is_available() and dist.is_initialized()):
             hint = "Call torch.distributed.init_process_group first, as under torchrun."

@@ -14,7 +14,7 @@ from bayesdrop.draws import FunctionDraw, HeldNoise, NoiseSource, RowDraw, Selec
 from bayesdrop.draws.passes import structure_of
 from bayesdrop.draws.study import settled, study
 from bayesdrop.draws.subject import Subject
-from bayesdrop.errors import NoRandomness, must
+from bayesdrop.errors import NoRandomness, is_one_of, must
 from bayesdrop.inputs import Inputs, arguments
 from bayesdrop.predict.output import Output, checked_output, picked
 from bayesdrop.predict.plan import Plan, Runner
@@ -86,7 +86,7 @@ class DrawSampler:
         chunk: int | None = None,
         output: Output | None = None,
     ) -> None:
-        if recurrent not in ("module", "variational"):
+        if not is_one_of(recurrent, ("module", "variational")):
             raise ValueError(must("predict", "recurrent", "'module' or 'variational'", recurrent))
         self.subject = Subject(model)
         self.model = model

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import numpy as np
 
+from bayesdrop.storage import check_writable, write_file
 from bayesdrop.tables.deferral import Deferral, Outcome, Rule, cross_checked, outcome
 from bayesdrop.tables.fitting import FittedTable, targets_of
 from bayesdrop.tables.judge import Judged, judge, measures
@@ -18,7 +18,6 @@ from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.outside import add_far_numbers, finite_rows, ranked
 from bayesdrop.tables.reading import TableFile
 from bayesdrop.tables.report import measure_rows, render_report
-from bayesdrop.tables.writing import check_writable
 
 __all__ = ["Evaluation", "check_report", "evaluate_table", "fit_evaluation"]
 
@@ -73,13 +72,7 @@ class Evaluation:
 
     def write_report(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the page; a file that is there is replaced only with `force`, and at once."""
-        path = check_report(path, force=force)
-        draft = path.absolute().with_name(f".bayesdrop.{token_hex(8)}.tmp")
-        try:
-            draft.write_text(self.report(), encoding="utf-8")
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_file(check_report(path, force=force), self.report(), owner="evaluate")
 
 
 def check_report(path: str | os.PathLike[str], *, force: bool) -> Path:
@@ -94,7 +87,7 @@ def check_report(path: str | os.PathLike[str], *, force: bool) -> Path:
         raise ValueError(f"{path} is there already. Choose another name, or replace it with --force.")
     if not path.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {path.absolute().parent} to write {path.name} in.")
-    check_writable(path.absolute().parent)
+    check_writable(path, owner="evaluate")
     return path
 
 

@@ -4,41 +4,23 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, TextIO
 
 from numpy.typing import NDArray
 
 from bayesdrop.errors import require
+from bayesdrop.storage import check_writable, whole_file
 from bayesdrop.tables.cells import is_text, missing_cells
 from bayesdrop.tables.harmless import harmless_cell
 from bayesdrop.tables.reading import TableFile
 
-__all__ = ["check_output", "check_writable", "table_writer"]
+__all__ = ["check_output", "table_writer"]
 
 _CSV, _PARQUET = (".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
 Write = Callable[[Any, Sequence[NDArray[Any]]], None]
-
-
-def check_writable(folder: str | os.PathLike[str]) -> None:
-    """Raise where no file can be made in a folder; asked before work that takes a while.
-
-    Args:
-        folder: that is there.
-    """
-    trial = Path(folder).absolute() / f".{token_hex(8)}.tmp"
-    try:
-        # Permissions do not tell: a file system may be read-only, or full.
-        trial.write_bytes(b"\0" * 4096)
-    except OSError as error:
-        raise ValueError(f"nothing can be written in {trial.parent}: {error.strerror}.") from error
-    finally:
-        with suppress(OSError):  # where nothing was written there is nothing to take away
-            trial.unlink()
 
 
 def check_output(output: Path, source: Path, *, force: bool) -> None:
@@ -59,7 +41,7 @@ def check_output(output: Path, source: Path, *, force: bool) -> None:
         raise ValueError(f"the output must be another file than the table {source}.")
     if output.exists() and not force:
         raise ValueError(f"{output} is there already. Choose another name, or replace it with --force.")
-    check_writable(output.resolve().parent)
+    check_writable(output, owner="predict")
 
 
 @contextmanager
@@ -72,10 +54,7 @@ def table_writer(output: Path, table: TableFile, names: Sequence[str]) -> Iterat
         names: of the new columns.
     """
     lower = output.name.lower()
-    # A link stays a link: what it points to is replaced.
-    target = output.resolve() if output.is_symlink() else output.absolute()
-    draft = target.with_name(f".bayesdrop.{token_hex(8)}.tmp")
-    try:
+    with whole_file(output, owner="predict") as draft:
         if lower.endswith(_PARQUET):
             with _parquet_writer(draft, table, names) as write:
                 yield write
@@ -83,9 +62,6 @@ def table_writer(output: Path, table: TableFile, names: Sequence[str]) -> Iterat
             separator = "\t" if ".tsv" in lower else (table.separator or ",")
             with _open(draft, packed=lower.endswith(".gz")) as file:
                 yield _csv_writer(file, separator, table, names)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _open(draft: Path, *, packed: bool) -> TextIO:
