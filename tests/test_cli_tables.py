@@ -466,7 +466,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_training(
     ):
         result = invoke(*words)
         assert result.exit_code == 2
-        assert "nothing can be written in /proc/" in result.stderr
+        assert "cannot be written in the folder /proc/" in result.stderr
 
 
 def test_a_link_stays_a_link(folder: Path, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ ROWS = {
     "progress": 0,
     "randomness": 0,
     "scale": 0,
+    "switch": 0,
     "version": 0,
 }
 PACKAGE = Path(__file__).parents[1] / "src" / "bayesdrop"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +17,7 @@ from bayesdrop.draws.own import is_random_function
 from bayesdrop.draws.passes import memory_of, written_by
 from bayesdrop.draws.sites import HeldFlag
 from bayesdrop.randomness import OPERATORS, SeedWatch, name_of
+from bayesdrop.switch import ProcessSwitch
 
 if TYPE_CHECKING:
     from bayesdrop.draws.held import HeldNoise
@@ -30,31 +30,14 @@ Keywords = dict[str, Any]
 Handler = Callable[["InterceptMode", Any, Arguments, Keywords], Any]
 
 
-class _Eager:
-    """Compiled parts run as they were written, in all threads: a compiler would not see a mode.
-
-    The switch is the process's: the first who needs it turns it, the last turns it back.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._exit = ExitStack()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._users == 0:
-                self._exit.enter_context(torch.compiler.set_stance("force_eager"))
-            self._users += 1
-
-    def __exit__(self, *error: Any) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._exit.close()
+def _run_eagerly() -> Callable[[], Any]:
+    """Compiled parts run as they were written: a compiler would not see a mode."""
+    stack = ExitStack()
+    stack.enter_context(torch.compiler.set_stance("force_eager"))
+    return stack.close
 
 
-_eager = _Eager()
+_eager = ProcessSwitch(_run_eagerly)
 
 
 class InterceptMode(TorchFunctionMode):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws.layout import Layout, RowAxis, layout, row_axis
-from bayesdrop.draws.sites import DrawOfModel, HeldFlag, Selection, Site, StochasticModule
+from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule
 from bayesdrop.draws.source import NoiseSource, Sampler
 from bayesdrop.errors import must, whole_number
 from bayesdrop.functional.noise import KeepNoise
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["SiteNoise"]
 
 
-class SiteNoise(DrawOfModel):
+class SiteNoise:
     """Noise of every site of a model, made on first use and then held. See `HeldNoise` for the arguments."""
 
+    #: by which its hooks on a module are known
+    is_draw_of_model = True
     #: whether every row has noise of its own
     per_row: bool
 

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from bayesdrop.errors import must
 
 __all__ = [
-    "DrawOfModel",
     "HeldFlag",
     "Selection",
     "Site",
@@ -95,13 +94,9 @@ class HeldFlag(int):
         return bool, (int(self) != 0,)
 
 
-class DrawOfModel:
-    """What a draw is to those that must know one when they see it."""
-
-
 def is_draws_hook(hook: Any) -> bool:
     """Whether a hook on a module is that of an open draw."""
-    return isinstance(getattr(hook, "__self__", None), DrawOfModel)
+    return bool(getattr(getattr(hook, "__self__", None), "is_draw_of_model", False))
 
 
 @cache

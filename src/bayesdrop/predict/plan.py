@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from bayesdrop.predict.chain import Chain, find_chain
 from bayesdrop.predict.fuse import channels_last, fold
 from bayesdrop.predict.read import Reading
 from bayesdrop.predict.tape import Leaf, Tape
+from bayesdrop.switch import ProcessSwitch
 
 __all__ = ["CACHE_BYTES", "WAYS", "Plan", "Runner"]
 
@@ -181,34 +182,15 @@ class Runner:
             raise error
 
 
-class _NoFallback:
-    """A batching rule that does not exist would be run as a slow loop: rather fail.
-
-    The switch is the process's: the first thread that needs it turns it, the last turns it back.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._before = True
-
-    def __enter__(self) -> None:
-        functorch: Any = torch._C._functorch
-        with self._lock:
-            if self._users == 0:
-                self._before = functorch._is_vmap_fallback_enabled()
-                functorch._set_vmap_fallback_enabled(False)
-            self._users += 1
-
-    def __exit__(self, *error: Any) -> None:
-        functorch: Any = torch._C._functorch
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                functorch._set_vmap_fallback_enabled(self._before)
+def _without_fallback() -> Callable[[], Any]:
+    """A batching rule that does not exist would be run as a slow loop: rather fail."""
+    functorch: Any = torch._C._functorch
+    before = functorch._is_vmap_fallback_enabled()
+    functorch._set_vmap_fallback_enabled(False)
+    return partial(functorch._set_vmap_fallback_enabled, before)
 
 
-_no_fallback = _NoFallback()
+_no_fallback = ProcessSwitch(_without_fallback)
 
 
 def _vmapped(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
