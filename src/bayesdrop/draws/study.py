@@ -184,7 +184,7 @@ def _raiser(error: BaseException, kinds: set[type[nn.Module]]) -> type[nn.Module
 
 def _mentions_training(kind: type[nn.Module]) -> bool:
     """Whether the code of a class may read the flag itself."""
-    owners = [owner for owner in kind.__mro__ if not owner.__module__.startswith("torch.nn.")]
+    owners = [o for o in kind.__mro__ if o is not object and not o.__module__.startswith("torch.nn.")]
     return any(_names_training(member) for owner in owners for member in vars(owner).values())
 
 
