@@ -16,6 +16,7 @@ import json
 import random
 import re
 import shutil
+import sys
 import tempfile
 import warnings
 from collections import Counter
@@ -70,7 +71,10 @@ def outcomes(seed: int, count: int) -> Counter[str]:
     """
     found = Counter({"right": 0, "refused": 0, "wrong": 0})
     for place in range(count):
-        found[attempt(seed, place)[0]] += 1
+        outcome, said = attempt(seed, place)
+        found[outcome] += 1
+        if outcome == "wrong":
+            print(f"seed {seed}, place {place}: {said}", file=sys.stderr)
     return found
 
 

@@ -15,7 +15,9 @@ import csv
 import gzip
 import io
 import math
+import sys
 import tempfile
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +58,10 @@ class Wrong(AssertionError):
 def outcomes(seed: int, count: int) -> Counter[str]:
     """How many of `count` hostile tables were right, refused and wrong."""
     found = Counter({"right": 0, "refused": 0, "wrong": 0})
-    found.update(attack.outcome for attack in attacks(seed, count))
+    for attack in attacks(seed, count):
+        found[attack.outcome] += 1
+        if attack.outcome == "wrong":
+            print(f"{attack.name}: {attack.detail}", file=sys.stderr)
     return found
 
 
@@ -416,7 +421,9 @@ def _tried(name: str, run: Callable[[], None], refused: bool | None) -> Attack:
             return Attack(name, "wrong", f"not one sentence: {said!r}")
         return Attack(name, "refused", said)
     except Exception as error:
-        return Attack(name, "wrong", f"{type(error).__name__}: {error}")
+        where = traceback.extract_tb(error.__traceback__)[-4:]
+        places = "; ".join(f"{Path(part.filename).name}:{part.lineno}" for part in where)
+        return Attack(name, "wrong", f"{type(error).__name__}: {error} ({places})")
     if refused:
         return Attack(name, "wrong", "it was not refused")
     return Attack(name, "right", "")

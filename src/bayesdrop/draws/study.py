@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import replace
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -90,9 +90,7 @@ def _training(
     """The modules to put into training mode, a pass with these, and what stays off."""
     modules = dict(subject.model.named_modules())
     candidates = {path for path, module in modules.items() if is_foreign(module)}
-    if not quiet.asked & candidates and not any(
-        _mentions_training(type(modules[path])) for path in candidates
-    ):
+    if not _may_depend_on_training(quiet, {modules[path]: path for path in candidates}):
         return frozenset(), quiet, ()
     loud = _loudest(subject, sample, candidates, modules)
     if loud is None:
@@ -182,18 +180,32 @@ def _raiser(error: BaseException, kinds: set[type[nn.Module]]) -> type[nn.Module
     return found
 
 
-def _mentions_training(kind: type[nn.Module]) -> bool:
-    """Whether the code of a class may read the flag itself."""
-    owners = [o for o in kind.__mro__ if o is not object and not o.__module__.startswith("torch.nn.")]
-    return any(_names_training(member) for owner in owners for member in vars(owner).values())
+def _may_depend_on_training(quiet: Watcher, candidates: dict[nn.Module, str]) -> bool:
+    """Whether anything shows that a module of somebody else may do other things in training mode.
+
+    It has asked for its flag, its code or a function that it keeps has the word, or something that could be
+    random was off, or nothing was random at all.
+    """
+    if quiet.asked & set(candidates.values()):
+        return True
+    if not quiet.sites or not all(site.random for site in quiet.sites.values()):
+        return True
+    return any(_mentions_training(module) for module in candidates)
+
+
+def _mentions_training(module: nn.Module) -> bool:
+    kinds = [k for k in type(module).__mro__ if k is not object and not k.__module__.startswith("torch.nn.")]
+    members = [member for kind in kinds for member in vars(kind).values()]
+    kept = [value for value in vars(module).values() if callable(value) and not isinstance(value, nn.Module)]
+    return any(_names_training(member) for member in (*members, *kept))
 
 
 def _names_training(member: Any) -> bool:
-    """Whether code reads something called "training"; what is no plain function may do anything."""
+    """Whether code reads something called "training"; an object that can be called may do anything."""
     inner = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
     inner = inspect.unwrap(inner) if callable(inner) else inner
     if not isinstance(inner, FunctionType):
-        return callable(inner) and not isinstance(inner, type)
+        return callable(inner) and not isinstance(inner, type | BuiltinFunctionType)
     waiting = [inner.__code__]
     while waiting:
         code = waiting.pop()

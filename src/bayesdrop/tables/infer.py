@@ -137,7 +137,8 @@ def infer_column(series: Any, marks: Collection[str] = (), *, categorical: bool 
 
 def _filled(name: str, kind: Any, present: Array, missing: NDArray[np.bool_]) -> Column:
     """A number or a truth value; where some are missing, the median or the commoner value stands in."""
-    fill = float(np.median(present)) if kind == "numeric" else float(present.mean() > 0.5)
+    # Of halves: the sum of the two middle ones may be beyond the largest double.
+    fill = 2 * float(np.median(0.5 * present)) if kind == "numeric" else float(present.mean() > 0.5)
     if not missing.any():
         return Column(
             name, kind, fill, why=f"{present.min():g} to {present.max():g}" if kind == "numeric" else ""

@@ -91,7 +91,8 @@ def deferral_picture(score: Array, loss: Array, *, root: bool, by: str) -> bytes
     ax.plot(share[shown], risk[shown], color=_BLUE, linewidth=1.8, label=f"least sure first, by {by}")
     ax.axhline(risk[-1], color=_GREY, linewidth=1, linestyle="--", label="at random")
     top = 1.1 * float(risk[shown].max())
-    ax.set(xlim=(0, 60), ylim=(0, top if root else max(1.0, top)))
+    # No error at all still has an axis.
+    ax.set(xlim=(0, 60), ylim=(0, (top or 1.0) if root else max(1.0, top)))
     ax.set(xlabel="rows handed to a person (%)", title="What handing rows over buys")
     ax.set_ylabel("RMSE of the rest" if root else "wrong labels of the rest (%)")
     ax.legend(frameon=False)
