@@ -120,30 +120,33 @@ class NoiseSource:
         """
         threshold, scale = threshold_and_scale(sample.p)
         start, elements = sample.start or 0, math.prod(shape)
-        masks = np.empty((count, elements), scale.dtype)
-        for place in range(count):
-            name = f"{site}/draw{first + place}"
-            if sample.tiled:
-                kept = self._tiled(name, (math.prod(shape[:-2]), *shape[-2:]), start, threshold).reshape(-1)
-            else:
-                skipped = start * shape[-1]
-                kept = self._words(name, 0, skipped + elements)[skipped:] >= threshold
-            np.multiply(kept, scale, out=masks[place])
-        return torch.from_numpy(masks.reshape(count, *shape))
+        if sample.tiled:
+            part = (math.prod(shape[:-2]), *shape[-2:])
+            kept = np.stack(
+                [
+                    self._tiled(f"{site}/draw{draw}", part, start, threshold)
+                    for draw in range(first, first + count)
+                ]
+            )
+        else:
+            skipped = start * shape[-1]
+            words = np.empty((count, elements), np.uint32)
+            for place in range(count):
+                words[place] = self._words(f"{site}/draw{first + place}", 0, skipped + elements)[skipped:]
+            kept = words >= threshold
+        return torch.from_numpy(np.multiply(kept, scale).reshape(count, *shape))
 
     def _tiled(self, name: str, shape: tuple[int, ...], start: int, threshold: Any) -> Any:
+        """Which of (heads, queries, keys) are kept, queries being counted from `start`."""
         heads, queries, keys = shape
-        above, left = start // _TILE, 0
-        below, right = -(-(start + queries) // _TILE), -(-keys // _TILE)
-        kept = np.empty((heads, (below - above) * _TILE, (right - left) * _TILE), np.bool_)
+        above, below, right = start // _TILE, -(-(start + queries) // _TILE), -(-keys // _TILE)
+        kept = np.empty((heads, (below - above) * _TILE, right * _TILE), np.bool_)
         for row in range(above, below):
             for column in range(right):
                 words = self._words(f"{name}/{row}", column, heads * _TILE * _TILE)
-                place = (
-                    slice((row - above) * _TILE, (row - above + 1) * _TILE),
-                    slice(column * _TILE, (column + 1) * _TILE),
-                )
-                kept[:, place[0], place[1]] = words.reshape(heads, _TILE, _TILE) >= threshold
+                down, across = (row - above) * _TILE, column * _TILE
+                tile = words.reshape(heads, _TILE, _TILE) >= threshold
+                kept[:, down : down + _TILE, across : across + _TILE] = tile
         offset = start - above * _TILE
         return kept[:, offset : offset + queries, :keys]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -110,8 +110,6 @@ class DrawSampler:
             "variational": recurrent == "variational",
         }
         self._structure: Any = None
-        # Numbers that the model draws itself go on from draw to draw.
-        self._numbers = OwnNumbers()
 
     def batch(self, batch: Inputs, rows: int, offset: int) -> Iterator[Tensor]:
         """Outputs of `num_draws` draws for one batch, in order, as stacks (C, N, ...).
@@ -164,6 +162,11 @@ class DrawSampler:
             if is_alone() or not draw.out_of_sight:
                 break
         return draw, checked_output(output, rows)
+
+    @cached_property
+    def _numbers(self) -> OwnNumbers:
+        """Numbers that the model draws itself: they go on from draw to draw."""
+        return OwnNumbers()
 
     def _pick(self, returned: Any) -> Any:
         return picked(returned, self.output)
