@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -513,3 +514,27 @@ def test_tensors_must_fit_the_architecture(tensors: dict[str, Tensor], sentence:
     write_tensors(tmp_path / "m", tensors, kind="bayesdrop-model", header={"architecture": node})
     with pytest.raises(ValueError, match=f"m does not fit its own architecture: .*{sentence}"):
         load(tmp_path / "m")
+
+
+def test_threads_save_and_load_side_by_side(tmp_path: Path) -> None:
+    """Constructors draw numbers and warn; neither the generator nor the filters of warnings are left moved."""
+    model = nn.Sequential(nn.LSTM(3, 4, num_layers=2, dropout=0.1), nn.Linear(4, 2))
+    filters, numbers, wrong = list(warnings.filters), [], []
+
+    def work(index: int) -> None:
+        for _ in range(10):
+            bd.save(model, tmp_path / f"{index}")
+            loaded = bd.load(tmp_path / f"{index}")
+            wrong.extend(
+                k for k, v in loaded.state_dict().items() if not torch.equal(v, model.state_dict()[k])
+            )
+            numbers.append(float(torch.rand((), dtype=torch.float64)))
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(set(numbers)) == 60
+    assert warnings.filters == filters

@@ -10,15 +10,17 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bayesdrop.randomness import random_state_kept
 from bayesdrop.storage.state import is_plain
 from bayesdrop.storage.weightless import TooLarge, Weightless
+from bayesdrop.switch import ProcessSwitch
 
 __all__ = ["CannotDescribe", "build", "describe", "outline", "same_structure"]
 
@@ -75,9 +77,19 @@ def outline(node: Any, tensors: int, size: int) -> nn.Module:
 @contextmanager
 def _quiet_construction() -> Iterator[None]:
     """Constructors draw weights that are thrown away, and repeat warnings that the user has seen."""
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with random_state_kept(), _no_warnings:
         yield
+
+
+def _ignore_warnings() -> Callable[[], Any]:
+    stack = ExitStack()
+    stack.enter_context(warnings.catch_warnings())
+    warnings.simplefilter("ignore")
+    return stack.close
+
+
+# The filters of warnings are the process's.
+_no_warnings = ProcessSwitch(_ignore_warnings)
 
 
 def same_structure(a: nn.Module, b: nn.Module) -> bool:
