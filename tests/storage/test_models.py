@@ -517,7 +517,7 @@ def test_tensors_must_fit_the_architecture(tensors: dict[str, Tensor], sentence:
 
 
 def test_threads_save_and_load_side_by_side(tmp_path: Path) -> None:
-    """Constructors draw numbers and warn; neither the generator nor the filters of warnings are left moved."""
+    """Constructors draw numbers and warn; no generator and no filter of warnings is left moved."""
     model = nn.Sequential(nn.LSTM(3, 4, num_layers=2, dropout=0.1), nn.Linear(4, 2))
     filters, numbers, wrong = list(warnings.filters), [], []
 
