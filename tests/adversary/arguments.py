@@ -18,6 +18,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import chdir
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -1010,7 +1011,8 @@ def judge(call: Call, argument: str, value: Any) -> tuple[str, str]:
     arguments = call.good() | {argument: value}
     torch.manual_seed(0)
     try:
-        with warnings.catch_warnings():
+        # A path that is accepted is written to: not here.
+        with tempfile.TemporaryDirectory() as folder, chdir(folder), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = call.run(**arguments)
     except (ValueError, TypeError, FileNotFoundError, bd.Diverged) as error:

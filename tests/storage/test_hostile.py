@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import bayesdrop as bd
-from bayesdrop.storage import load, save, write_tensors
+from bayesdrop.storage import load, read_tensors, save, write_tensors
 from bayesdrop.storage.weightless import TooLarge, Weightless
 
 LINEAR = {"class": "torch.nn.Linear", "options": {"in_features": 26_000, "out_features": 26_000}}
@@ -200,3 +200,15 @@ def test_descriptions_of_wrong_types_are_refused_by_name(header: dict[str, Any],
     write_tensors(tmp_path / "m", tensors, kind="bayesdrop-model", header={"architecture": node, **header})
     with pytest.raises(ValueError, match=r"load: .*/m"):
         load(tmp_path / "m")
+
+
+def test_a_count_that_multiplies_a_list_takes_no_memory(tmp_path: Path) -> None:
+    """A dilation that is a list of a pair, times a kernel's size less one, was 16 GB."""
+    path = tmp_path / "m"
+    save(nn.Sequential(nn.Conv2d(1, 2, 3)), path)
+    tensors, header = read_tensors(path, kind="bayesdrop-model")
+    options = header["architecture"]["children"]["0"]["options"]
+    options |= {"kernel_size": 10**9, "padding": "same", "dilation": [{"tuple": [1, 1]}]}
+    write_tensors(path, tensors, kind="bayesdrop-model", header=header)
+    with pytest.raises(ValueError, match=r"a count of 1e\+09 is far larger than its tensors are"):
+        load(path)

@@ -68,6 +68,7 @@ def outline(node: Any, tensors: int, size: int) -> nn.Module:
         size: bytes that these tensors take.
     """
     most = _most_modules(node, tensors)
+    _check_counts(node, max(_LARGEST_COUNT, size))
     # Constructors may make a tensor more than once, and in a wider dtype than it is stored in.
     limits = Weightless(most_bytes=16 * size + 2**20 * 16, most_steps=100 * most)
     with _quiet_construction(), limits:
@@ -273,6 +274,23 @@ def _node_counts(node: Any) -> tuple[int, int]:
     rows = [_node_counts(child) for child in children.values()]
     nodes = 1 + sum(row[0] for row in (*within, *rows))
     return nodes, repeats * (1 + sum(row[1] for row in within)) + sum(row[1] for row in rows)
+
+
+#: a count that no constructor takes long over, whatever it does with it
+_LARGEST_COUNT = 2**16
+
+
+def _check_counts(node: Any, most: int) -> None:
+    """Counts that the tensors do not bear out are refused: a list times 10^9 fills the memory."""
+    waiting = [node]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, int) and abs(value) > most:
+            raise ValueError(f"a count of {value:.3g} is far larger than its tensors are")
 
 
 def _kind(value: Any) -> str:
