@@ -18,6 +18,22 @@ from bayesdrop.randomness import Stream, Turns, global_states_kept, random_state
 X = torch.randn(4, 6, 5, generator=torch.Generator().manual_seed(0))
 LSTM = nn.LSTM(5, 3, num_layers=2, dropout=0.5, batch_first=True)
 
+
+def layers() -> nn.Module:
+    """Layers whose constructors draw in every way that torch knows."""
+    made = nn.Sequential(
+        nn.Conv2d(1, 2, 3),
+        nn.LSTM(3, 4),
+        nn.Embedding(3, 4),
+        nn.MultiheadAttention(4, 2),
+        nn.Bilinear(2, 2, 2),
+    )
+    for fill in (nn.init.xavier_normal_, nn.init.trunc_normal_, nn.init.orthogonal_, nn.init.kaiming_normal_):
+        made.append(nn.Linear(4, 3))
+        fill(made[-1].weight)
+    return made
+
+
 CALLS: dict[str, Callable[[], Tensor]] = {
     "rand": lambda: torch.rand(3, 4),
     "randn": lambda: torch.randn(3, dtype=torch.float64),
@@ -47,6 +63,8 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "attention": lambda: F.scaled_dot_product_attention(X, X, X, dropout_p=0.4),
     "nn.LSTM": lambda: LSTM(X)[0].detach().clone(),
     "native_dropout": lambda: torch.native_dropout(X, 0.4, True)[0],
+    "first weights": lambda: 1 * nn.Linear(5, 4).weight.detach(),
+    "first weights of many kinds": lambda: torch.cat([p.flatten() for p in layers().parameters()]).detach(),
     "vmap": lambda: torch.vmap(lambda x: F.dropout(x, 0.5), randomness="different")(X),
 }
 

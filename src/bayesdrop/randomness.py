@@ -75,9 +75,11 @@ _BODIES = frozenset(
 )  # fmt: skip
 # Written in Python too, but only to choose another function, which is then out of sight.
 _CHOOSING = frozenset({"fractional_max_pool2d", "fractional_max_pool3d"})
+# First weights, in torch.nn.init: they can be told from which generator too.
+_FIRST_WEIGHTS = frozenset({"uniform_", "normal_", "kaiming_uniform_", "kaiming_normal_"})
 # What draws numbers where they cannot be handed in.
 _UNSEEN = frozenset({"scaled_dot_product_attention", "native_dropout", "lstm", "gru", "rnn_tanh", "rnn_relu"})
-_DRAWING = GENERATOR_TAKERS | _DROPOUTS | _BODIES | _CHOOSING | _UNSEEN
+_DRAWING = GENERATOR_TAKERS | _DROPOUTS | _BODIES | _CHOOSING | _FIRST_WEIGHTS | _UNSEEN
 _SELU_LIMIT = 1.7580993408473766
 
 
@@ -168,6 +170,8 @@ class Stream(TorchFunctionMode):
 
     def _drawn(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(func, types.FunctionType):
+            if name in _FIRST_WEIGHTS and _on_cpu(args, kwargs) and kwargs.get("generator") is None:
+                return func(*args, **{**kwargs, "generator": self.generator})
             if name in _CHOOSING:
                 return self._borrowed(func, args, kwargs)
             if name not in _BODIES:
