@@ -10,10 +10,12 @@ one of its arguments; the argument's kind says which of them it may accept.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import math
 import random
 import re
+import shutil
 import tempfile
 import warnings
 from collections import Counter
@@ -886,16 +888,16 @@ def _networks() -> Iterator[Call]:
 
 
 def _files() -> Iterator[Call]:
-    folder = Path(tempfile.gettempdir()) / "bayesdrop-adversary"
-    folder.mkdir(exist_ok=True)
-    saved = folder / "model.safetensors"
+    folder = Path(tempfile.mkdtemp(prefix="bayesdrop-adversary-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    saved, other = folder / "model.safetensors", folder / "other.safetensors"
     bd.save(_linear(), saved)
     here: Kind = lambda v: isinstance(v, str | Path)  # noqa: E731
-    yield Call("save", bd.save, lambda: {"model": _linear(), "path": saved}, {"model": module})
+    yield Call("save", bd.save, lambda: {"model": _linear(), "path": other}, {"model": module})
     yield Call(
         "save",
         lambda path: bd.save(_linear(), path if not isinstance(path, str) else folder / path),
-        lambda: {"path": saved},
+        lambda: {"path": other},
         {"path": here},
     )
     yield Call("load", bd.load, lambda: {"path": saved}, {"path": nothing, "into": lambda v: v is None})
