@@ -1075,7 +1075,7 @@ def test_a_copy_made_inside_a_draw_outlives_it() -> None:
     assert made.train()[0].training is True
 
 
-# what was found out about a model is kept, but not for longer than it holds
+# what is found out about a model is true of one call
 
 RATE = 0.0
 

@@ -152,8 +152,8 @@ class Batches:
         except (TypeError, ValueError):
             return False
         kinds = [parameter.kind for parameter in parameters]
-        places = sum(k in (inspect._ParameterKind.POSITIONAL_ONLY, _BY_PLACE) for k in kinds)
-        return places == 1 and inspect._ParameterKind.VAR_POSITIONAL not in kinds
+        by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return sum(kind in by_place for kind in kinds) == 1 and inspect.Parameter.VAR_POSITIONAL not in kinds
 
     def _look_at(self, inputs: Inputs, first: int) -> None:
         """Say once that an input is not finite: a model may want it so (a mask of -inf), but rarely does."""
@@ -170,9 +170,6 @@ class Batches:
                     NotFinite,
                     stacklevel=4,
                 )
-
-
-_BY_PLACE = inspect._ParameterKind.POSITIONAL_OR_KEYWORD
 
 
 def as_tensors(x: Any, dtype: torch.dtype | None, owner: str = "predict") -> Any:
