@@ -34,6 +34,7 @@ class DeepSeaVector(ManyWorlds):
         depth: as in `DeepSea`.
         randomised: as in `DeepSea`.
         mapping_seed: of the first world; the others have the seeds that follow.
+        autoreset: "next-step" or "same-step": when a world that has ended begins anew.
         render_mode: "rgb_array" or None.
     """
 
@@ -44,13 +45,14 @@ class DeepSeaVector(ManyWorlds):
         depth: int = 10,
         randomised: bool = True,
         mapping_seed: int = 0,
+        autoreset: str = "next-step",
         render_mode: str | None = None,
     ) -> None:
         owner = type(self).__name__
         self.depth = whole_number(owner, "depth", depth, at_least=2, at_most=1000)
         self.render_mode = _render_mode(owner, render_mode)
         space = gymnasium.spaces.Box(0.0, 1.0, (self.depth**2,), np.float32)
-        super().__init__(num_envs, space, 2)
+        super().__init__(num_envs, space, 2, autoreset)
         places = range(self.num_envs)
         self.rights = np.stack(
             [right_actions(owner, self.depth, randomised, mapping_seed + place) for place in places]

@@ -64,6 +64,7 @@ class EyeWorldVector(ManyWorlds):
         doubled_proximity: as in `EyeWorld`.
         window: as in `EyeWorld`.
         max_ticks: as in `EyeWorld`.
+        autoreset: "next-step" or "same-step": when a world that has ended begins anew.
         render_mode: "rgb_array" or None: `render()` gives a picture of every world.
     """
 
@@ -74,12 +75,13 @@ class EyeWorldVector(ManyWorlds):
         doubled_proximity: bool = False,
         window: int = 0,
         max_ticks: int | None = None,
+        autoreset: str = "next-step",
         render_mode: str | None = None,
     ) -> None:
         owner = type(self).__name__
         must_be_flag(owner, doubled_proximity=doubled_proximity)
         window = whole_number(owner, "window", window, at_least=0, at_most=1000)
-        super().__init__(num_envs, _space(window), len(ACTIONS))
+        super().__init__(num_envs, _space(window), len(ACTIONS), autoreset)
         self.max_ticks = (
             None if max_ticks is None else whole_number(owner, "max_ticks", max_ticks, at_least=1)
         )

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from bayesdrop.errors import must, whole_number, whole_seed
+from bayesdrop.errors import is_one_of, must, whole_number, whole_seed
 
 __all__ = ["ManyWorlds", "chosen_actions", "generators_of"]
 
@@ -52,19 +52,32 @@ def chosen_actions(owner: str, actions: Any, worlds: int, count: int) -> Actions
 class ManyWorlds(VectorEnv[Observations, Actions, NDArray[Any]]):
     """W worlds that are stepped at once. World w of seed s is the single world of seed s + w.
 
-    A world that has ended begins anew at the next step, whose action it ignores, with a reward of 0:
-    Gymnasium's `AutoresetMode.NEXT_STEP`.
+    A world that has ended begins anew: at the next step, whose action it ignores, with a reward of 0
+    (Gymnasium's `AutoresetMode.NEXT_STEP`), or in the same step, whose infos then have the last observation
+    as "final_obs" (`AutoresetMode.SAME_STEP`).
 
     Args:
         num_envs: W.
         observation_space: of one world.
         num_actions: of one world.
+        autoreset: "next-step" or "same-step".
     """
 
-    def __init__(self, num_envs: int, observation_space: gymnasium.spaces.Box, num_actions: int) -> None:
+    def __init__(
+        self,
+        num_envs: int,
+        observation_space: gymnasium.spaces.Box,
+        num_actions: int,
+        autoreset: str = "next-step",
+    ) -> None:
         super().__init__()
-        self.num_envs = whole_number(type(self).__name__, "num_envs", num_envs, at_least=1)
-        self.metadata = {**self.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
+        owner = type(self).__name__
+        self.num_envs = whole_number(owner, "num_envs", num_envs, at_least=1)
+        modes = {"next-step": AutoresetMode.NEXT_STEP, "same-step": AutoresetMode.SAME_STEP}
+        if not is_one_of(autoreset, modes):
+            raise ValueError(must(owner, "autoreset", "'next-step' or 'same-step'", autoreset))
+        self._mode = modes[autoreset]
+        self.metadata = {**self.metadata, "autoreset_mode": self._mode}
         self.num_actions = num_actions
         self.single_observation_space = observation_space
         self.single_action_space = gymnasium.spaces.Discrete(num_actions)
@@ -112,5 +125,11 @@ class ManyWorlds(VectorEnv[Observations, Actions, NDArray[Any]]):
         if again.any():
             self.begin(np.flatnonzero(again).tolist(), None)
             rewards[again], terminated[again], truncated[again] = 0.0, False, False
-        self._ended = terminated | truncated
-        return self.observations(), rewards, terminated, truncated, self.infos()
+        ended = terminated | truncated
+        seen, infos = self.observations(), self.infos()
+        if self._mode is AutoresetMode.SAME_STEP and ended.any():
+            infos = {**infos, "final_obs": seen, "_final_obs": ended}
+            self.begin(np.flatnonzero(ended).tolist(), None)
+            return self.observations(), rewards, terminated, truncated, infos
+        self._ended = ended
+        return seen, rewards, terminated, truncated, infos
