@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bayesdrop.control.coins import Coins
 from bayesdrop.control.replay import Replay
 from bayesdrop.control.settings import EpsilonGreedy, Explore, QLearning, Thompson
-from bayesdrop.errors import Diverged, must, whole_number, whole_seed
+from bayesdrop.errors import Diverged, must, real_number, whole_number, whole_seed
 from bayesdrop.stacked.export import export
 from bayesdrop.stacked.heads import Head
 from bayesdrop.stacked.job import Trained
@@ -119,6 +119,7 @@ class AgentStack:
             hidden=hidden, method=method, noise="fixed", p=p, input_p=input_p, length_scale=length_scale,
             batch_size=learning.batch_size,
         )  # fmt: skip
+        self.bootstrap = real_number(owner, "bootstrap", bootstrap, "a chance, in (0, 1]", above=0, at_most=1)
         drops = max(self.settings.rates) > 0
         if isinstance(explore, Thompson) and not drops and members == 1:
             hint = "Without noise or members there is only one function to draw."
@@ -144,7 +145,6 @@ class AgentStack:
         self._kept: NDArray[np.bool_] | None = None
         if bootstrap < 1:
             self._kept = np.ones((agents, learning.replay_size, self.members), np.bool_)
-        self.bootstrap = bootstrap
         self._acting = _ActingPass(self.parameters, self.settings, networks)
         self._coins = Coins(self.seeds, 2 + self.members)
         self._member = np.zeros(agents, np.int64)
@@ -367,7 +367,7 @@ class _ActingPass:
 
 
 def _start(parameters: Parameters, seeds: Sequence[int], rates: Sequence[float]) -> None:
-    """First weights N(0, 1 / K_in), biases of hidden units 0.1 and of the outputs 0; rates where they start."""
+    """First weights N(0, 1 / K_in); biases 0.1, of the outputs 0; rates where they start."""
     last = len(parameters.layout.widths) - 2
     for network, seed in enumerate(seeds):
         source = generator(seed, "init")

@@ -43,7 +43,9 @@ class Replay:
         batch_size: B.
     """
 
-    def __init__(self, capacity: int, observation_size: int, *, seeds: Sequence[int], batch_size: int) -> None:
+    def __init__(
+        self, capacity: int, observation_size: int, *, seeds: Sequence[int], batch_size: int
+    ) -> None:
         owner = "Replay"
         self.capacity = whole_number(owner, "capacity", capacity, at_least=1)
         size = whole_number(owner, "observation_size", observation_size, at_least=1)

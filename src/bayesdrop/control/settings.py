@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from bayesdrop.errors import must, real_number, whole_number
 
@@ -96,9 +96,10 @@ class EpsilonGreedy:
     random_for: int = 0
 
     def __post_init__(self) -> None:
-        if not callable(self.epsilon):
+        epsilon: Any = self.epsilon
+        if not callable(epsilon):
             hint = "Give lambda age: 0.1 for a constant."
-            raise TypeError(must("EpsilonGreedy", "epsilon", "a function of the age", self.epsilon, hint))
+            raise TypeError(must("EpsilonGreedy", "epsilon", "a function of the age", epsilon, hint))
         whole_number("EpsilonGreedy", "random_for", self.random_for, at_least=0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any, Protocol
 
 import gymnasium
@@ -68,7 +68,7 @@ def check_worlds(owner: str, agents: Learner, worlds: Any) -> VectorEnv[Any, Any
         raise ValueError(must(owner, "worlds", f"of {agents.num_actions} actions", actions, hint))
     if actions.start != 0:
         raise ValueError(must(owner, "worlds", "of actions that are counted from 0", actions))
-    many = len(agents) if hasattr(agents, "__len__") else worlds.num_envs
+    many = len(agents) if isinstance(agents, Sized) else worlds.num_envs
     if worlds.num_envs != many:
         raise ValueError(must(owner, "worlds", f"{many}, one for each agent", worlds.num_envs))
     return worlds

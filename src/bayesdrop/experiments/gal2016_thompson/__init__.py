@@ -1,4 +1,4 @@
-"""Gal & Ghahramani (2016), section 5.4 and figures 5 and 6: Thompson sampling by dropout among food and poison.
+"""Gal & Ghahramani (2016), figures 5 and 6: Thompson sampling by dropout among food and poison.
 
 An agent with nine eyes learns by Q-learning to keep away from walls, to eat food and to leave poison. The
 paper lets it act under one drawn function at a time (Thompson sampling: one pass with dropout) and finds it
@@ -71,7 +71,5 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         for setting in config.settings
     ]
     pieces = run_pieces(keys, live, cache=cache, progress=progress, label="Agents")
-    found = {
-        (str(key["setting"]), str(key["agent"])): piece for key, piece in zip(keys, pieces, strict=True)
-    }
+    found = {(str(key["setting"]), str(key["agent"])): piece for key, piece in zip(keys, pieces, strict=True)}
     return report(found, early=config.early, random_steps=config.random_steps)

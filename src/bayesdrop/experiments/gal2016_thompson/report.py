@@ -1,3 +1,4 @@
 """x"""
-from bayesdrop.experiments.row import Outcome
-def report(*a,**k): ...
+
+
+def report(*a, **k): ...
