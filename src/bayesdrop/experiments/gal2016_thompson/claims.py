@@ -71,8 +71,8 @@ def _at(life: Life, early: int) -> NDArray[Any]:
 def _faster(setting: str, own: Mapping[str, Life], early: int) -> Claim:
     mine, other = _at(own["thompson"], early), _at(own["epsilon"], early)
     return Claim(
-        f"5.4 ({setting}): Thompson sampling converges faster than epsilon-greedy; here: its average reward at "
-        f"{early:,} ticks is higher in every seed.",
+        f"5.4 ({setting}): Thompson sampling converges faster than epsilon-greedy; here: its average reward "
+        f"at {early:,} ticks is higher in every seed.",
         f"{_listed(mine)} against {_listed(other)}, seed by seed.",
         bool((mine > other).all()),
     )
@@ -134,8 +134,8 @@ def _learned_rates(setting: str, own: Mapping[str, Life]) -> Claim:
     learned, fixed = (own[kind]["reward"][-tenth:].mean(0) for kind in ("concrete", "thompson"))
     rate = own["concrete"]["rates"][-1].mean(-1).max()
     return Claim(
-        f"Gal, Hron & Kendall (2017), 1 ({setting}): with a fixed rate uncertainty does not fall as data come, "
-        "and the agent explores for ever; here: at the end Concrete rates have the higher average reward in "
+        f"Gal, Hron & Kendall (2017), 1 ({setting}): with a fixed rate uncertainty does not fall as data "
+        "come, and the agent explores for ever; here: at the end Concrete rates have the higher average reward in "
         "four of five seeds.",
         f"{_listed(learned)} with Concrete rates, {_listed(fixed)} with fixed ones; largest rate at the end, "
         f"mean of the seeds, {rate:.5f}.",

@@ -60,7 +60,7 @@ def _rows(setting: str, kind: str, life: Mapping[str, Any], early: int, start: i
     times = time_to_reach(life["ticks"], life["reward"], start)
     reached = np.isfinite(times)
     whole = (life["ticks"][-1] - start) / PLOTTED_EVERY
-    note = f"median of seeds; {reached.sum()} of {len(times)} reach it"
+    note = f"median of seeds; {reached.sum()} of {len(times)} reach it, the others count as the whole run"
     median = float(np.median(np.where(reached, times, whole)))
     rows = [
         _row(name, f"average reward at {early:,} ticks", life["reward"][first]),
