@@ -87,6 +87,8 @@ class AgentStack:
         length_scale: prior length scale l of learned rates' regulariser.
         members: networks of an agent.
         bootstrap: chance that a member learns from a transition.
+        first_scale: factor of the first weights of the first layer, which are N(0, 1 / inputs): sqrt(inputs) is
+            right for observations of which one number is 1 and the others 0.
 
     Reference: Gal & Ghahramani (2016), section 5.4; Osband, Blundell, Pritzel & Van Roy (2016).
     """
@@ -106,6 +108,7 @@ class AgentStack:
         length_scale: float = 1e-2,
         members: int = 1,
         bootstrap: float = 1.0,
+        first_scale: float = 1.0,
     ) -> None:
         owner = "AgentStack"
         self.inputs = whole_number(owner, "inputs", inputs, at_least=1)
@@ -128,6 +131,8 @@ class AgentStack:
         layout = layout_of(self.settings, self.inputs, self.num_actions, self.num_actions)
         self.parameters = Parameters(layout, len(networks), torch.float32)
         _start(self.parameters, networks, self.settings.rates)
+        scale = real_number(owner, "first_scale", first_scale, "a positive number", above=0)
+        self.parameters["weight0"].mul_(scale)
         settings = [self.settings] * len(networks)
         self.stack = Stack(settings, self.parameters, torch.ones(len(networks)), None, TemporalDifference())
         self.target = self.stack

@@ -20,6 +20,7 @@ EXPERIMENTS: dict[str, str] = {
     "active-learning-mnist": "bayesdrop.experiments.active_learning_mnist",
     "boluki2020-toy-gradients": "bayesdrop.experiments.boluki2020_toy_gradients",
     "cascade-mnist": "bayesdrop.experiments.cascade_mnist",
+    "deep-sea": "bayesdrop.experiments.deep_sea",
     "gal2015-insights": "bayesdrop.experiments.gal2015_insights",
     "gal2016-co2": "bayesdrop.experiments.gal2016_co2",
     "gal2016-mnist-rotation": "bayesdrop.experiments.gal2016_mnist_rotation",

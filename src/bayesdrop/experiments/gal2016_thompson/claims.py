@@ -135,8 +135,8 @@ def _learned_rates(setting: str, own: Mapping[str, Life]) -> Claim:
     rate = own["concrete"]["rates"][-1].mean(-1).max()
     return Claim(
         f"Gal, Hron & Kendall (2017), 1 ({setting}): with a fixed rate uncertainty does not fall as data "
-        "come, and the agent explores for ever; here: at the end Concrete rates have the higher average reward in "
-        "four of five seeds.",
+        "come, and the agent explores for ever; here: at the end Concrete rates have the higher average "
+        "reward in four of five seeds.",
         f"{_listed(learned)} with Concrete rates, {_listed(fixed)} with fixed ones; largest rate at the end, "
         f"mean of the seeds, {rate:.5f}.",
         bool((learned > fixed).mean() >= _MOST),
