@@ -87,8 +87,8 @@ class AgentStack:
         length_scale: prior length scale l of learned rates' regulariser.
         members: networks of an agent.
         bootstrap: chance that a member learns from a transition.
-        first_scale: factor of the first weights of the first layer, which are N(0, 1 / inputs): sqrt(inputs) is
-            right for observations of which one number is 1 and the others 0.
+        first_scale: factor of the first weights of the first layer, which are N(0, 1 / inputs): sqrt(inputs)
+            is right for observations of which one number is 1 and the others 0.
 
     Reference: Gal & Ghahramani (2016), section 5.4; Osband, Blundell, Pritzel & Van Roy (2016).
     """

@@ -201,35 +201,36 @@ def _claims(found: Mapping[tuple[str, int], Any], config: Config, depth: int) ->
     learned = np.asarray(found["concrete", depth]["spread"]).mean(1)
     return (
         Claim(
-            "Gal & Ghahramani (2016), 5.4, carried over: functions drawn by dropout explore; here: held an episode, "
-            f"dropout 0.5 solves depth {depth} in at most half of epsilon-greedy's median.",
-            f"{told['episode']} against {told['epsilon']}; at 0.1 {told['low']}, Concrete {told['concrete']}.",
+            "Gal & Ghahramani (2016), 5.4, carried over: functions drawn by dropout explore; here: held an "
+            f"episode, dropout 0.5 solves depth {depth} in at most half of epsilon-greedy's median.",
+            f"{told['episode']} against {told['epsilon']}; at 0.1 {told['low']}, "
+            f"Concrete {told['concrete']}.",
             median["episode"] <= 0.5 * median["epsilon"],
         ),
         Claim(
-            f"Osband et al. (2016): a bootstrapped ensemble explores deeply; here: it solves depth {depth} in at most "
-            "half of epsilon-greedy's median.",
+            f"Osband et al. (2016): a bootstrapped ensemble explores deeply; here: it solves depth {depth} "
+            "in at most half of epsilon-greedy's median.",
             f"{told['ensemble']} against {told['epsilon']}.",
             median["ensemble"] <= 0.5 * median["epsilon"],
         ),
         Claim(
-            "Osband (2016): what matters is that a function is held; here: dropout 0.5 held an episode has a lower "
-            f"median than held a step at depth {depth}.",
+            "Osband (2016): what matters is that a function is held; here: dropout 0.5 held an episode has a "
+            f"lower median than held a step at depth {depth}.",
             f"{told['episode']} against {told['step']}.",
             median["episode"] < median["step"],
         ),
         Claim(
-            "Osband (2016): dropout at a fixed rate does not concentrate with data; here: the spread of functions in "
-            "the first cell, which every episode visits, does not fall below half of what it was.",
-            f"{before:.3f} before and {after:.3f} after with dropout 0.5; {learned[0]:.3f} and {learned[1]:.3f} with "
-            "Concrete rates.",
+            "Osband (2016): dropout at a fixed rate does not concentrate with data; here: the spread of "
+            "functions in the first cell, which every episode visits, does not fall below half of its first.",
+            f"{before:.3f} before and {after:.3f} after with dropout 0.5; {learned[0]:.3f} and "
+            f"{learned[1]:.3f} with Concrete rates.",
             bool(after >= 0.5 * before),
         ),
     )
 
 
 def draw(outcome: Outcome) -> Any:
-    """Episodes until solved by depth: medians as lines, seeds as dots; what was never solved is at the top."""
+    """Episodes until solved by depth: medians as lines, seeds as dots; what was not solved is at the top."""
     arrays = outcome.arrays
     figure = new_figure(8, 5)
     ax = figure.subplots()
