@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bayesdrop.control.worlds import EyeWorld
-from bayesdrop.experiments.deep_sea import KINDS as DIVERS
-from bayesdrop.experiments.deep_sea import Config, is_solved, make_agents
+from bayesdrop.experiments.deep_sea import Config
+from bayesdrop.experiments.deep_sea.dives import KINDS as DIVERS
+from bayesdrop.experiments.deep_sea.dives import is_solved, make_agents
 from bayesdrop.experiments.gal2016_thompson.claims import time_to_reach
 from bayesdrop.experiments.gal2016_thompson.film import film
 from bayesdrop.experiments.gal2016_thompson.lives import FILM_SEED, KINDS, SETTINGS
