@@ -42,10 +42,11 @@ class Config:
     lr: float = 0.1
     gamma: float = 0.99
     replay_size: int = 10_000
+    looks: tuple[int, ...] = (0, 10, 30, 100, 200)  #: episodes after which functions are compared
     seed: int = 0
 
 
-SMOKE = Config(depths=(3, 4), num_seeds=2, episodes=60, epsilon_episodes=20)
+SMOKE = Config(depths=(3,), num_seeds=2, episodes=30, epsilon_episodes=20, looks=(0, 10))
 PRESETS = {"quick": Config(depths=(4, 6), num_seeds=5, episodes=500)}
 
 
@@ -59,10 +60,17 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     pieces = run_pieces(keys, dive, cache=cache, progress=progress, label="Dives")
     found = {(key["agent"], key["depth"]): piece for key, piece in zip(keys, pieces, strict=True)}
     shown = [
-        {"part": "fading", "agent": agent, "depth": max(config.depths), **shared}
+        {"part": "fading", "agent": agent, "depth": max(config.depths), "looks": config.looks, **shared}
         for agent in FADING
         if agent in config.agents
     ]
     faded = run_pieces(shown, fade, cache=cache, progress=progress, label="Functions")
     fading = {str(key["agent"]): piece for key, piece in zip(shown, faded, strict=True)}
-    return report(found, fading, depths=config.depths, agents=config.agents, limit=config.episodes)
+    return report(
+        found,
+        fading,
+        depths=config.depths,
+        agents=config.agents,
+        limit=config.episodes,
+        looks=config.looks,
+    )

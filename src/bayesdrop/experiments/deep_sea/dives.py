@@ -15,7 +15,7 @@ from bayesdrop.control.settings import EpsilonGreedy, QLearning, Thompson
 from bayesdrop.control.training import train
 from bayesdrop.control.worlds import DeepSeaVector
 
-__all__ = ["FADING", "KINDS", "LOOKS", "dive", "fade", "is_solved", "make_agents"]
+__all__ = ["FADING", "KINDS", "dive", "fade", "is_solved", "make_agents"]
 
 #: kinds of agents, and their names in tables
 KINDS = {
@@ -27,9 +27,8 @@ KINDS = {
     "ensemble": "bootstrapped ensemble of ten",
 }
 _WANTED, _WITHIN = 10, 100
-#: kinds whose functions are looked at on the way, and after how many episodes
+#: kinds whose functions are looked at on the way
 FADING = ("episode", "concrete", "ensemble")
-LOOKS = (0, 10, 30, 100, 200)
 
 
 def make_agents(key: Mapping[str, Any]) -> AgentStack:
@@ -98,21 +97,21 @@ def is_solved(found: list[int]) -> bool:
 def fade(key: Mapping[str, Any]) -> dict[str, Any]:
     """How far functions differ as the first episodes go by, before the treasure is found.
 
-    Returns: spread (2, L, M) after the episodes of LOOKS in the first cell and in the treasure's; found (M,)
+    Returns: spread (2, L, M) after the episodes of `looks` in the first cell and in the treasure's; found (M,)
     episodes in which the treasure was found meanwhile.
     """
     agents, depth = make_agents(key), key["depth"]
     worlds = DeepSeaVector(len(agents), depth=depth, mapping_seed=key["seed"], autoreset="same-step")
-    corners = (0, depth**2 - 1)
+    corners, looks = (0, depth**2 - 1), tuple(key["looks"])
     spreads = [[spread(agents, depth, cell) for cell in corners]]
     found = np.zeros(len(agents), np.int64)
 
     def each(step: int, rewards: NDArray[np.float64], infos: dict[str, Any]) -> None:
         found[rewards > 0.5] += 1
-        if step % depth == 0 and step // depth in LOOKS:
+        if step % depth == 0 and step // depth in looks:
             spreads.append([spread(agents, depth, cell) for cell in corners])
 
-    train(agents, worlds, LOOKS[-1] * depth, seed=key["seed"], each=each)
+    train(agents, worlds, looks[-1] * depth, seed=key["seed"], each=each)
     return {"spread": np.stack([np.stack(one) for one in spreads], 1), "found": found}
 
 

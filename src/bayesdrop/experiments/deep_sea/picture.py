@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.experiments.deep_sea.dives import KINDS, LOOKS
+from bayesdrop.experiments.deep_sea.dives import KINDS
 from bayesdrop.experiments.row import Outcome
 from bayesdrop.plots import COLORS, new_figure
 
@@ -38,11 +38,12 @@ def draw(outcome: Outcome) -> Any:
 
 
 def _draw_fading(ax: Any, arrays: Any) -> None:
+    looks = arrays["looks"]
     for agent, color in zip(arrays["agents"], COLORS, strict=False):
         if f"fading {agent}" in arrays:
             first, last = np.asarray(arrays[f"fading {agent}"], float).mean(-1)
-            ax.plot(LOOKS, first, "-o", color=color, markersize=3, label=f"{KINDS[agent]}: first cell")
-            ax.plot(LOOKS, last, "--o", color=color, markersize=3, label="cell of the treasure")
+            ax.plot(looks, first, "-o", color=color, markersize=3, label=f"{KINDS[agent]}: first cell")
+            ax.plot(looks, last, "--o", color=color, markersize=3, label="cell of the treasure")
     ax.set_yscale("log")
     ax.set_xlabel("episodes")
     ax.set_ylabel("standard deviation of values over functions")

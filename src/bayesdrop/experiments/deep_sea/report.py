@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.experiments.deep_sea.dives import KINDS, LOOKS
+from bayesdrop.experiments.deep_sea.dives import KINDS
 from bayesdrop.experiments.row import Claim, Outcome, Row
 
 __all__ = ["report"]
@@ -22,6 +22,7 @@ def report(
     depths: Sequence[int],
     agents: Sequence[str],
     limit: int,
+    looks: Sequence[int],
 ) -> Outcome:
     """The outcome of all dives.
 
@@ -31,6 +32,7 @@ def report(
         depths: all of them.
         agents: all kinds.
         limit: episodes after which a dive was given up.
+        looks: episodes after which functions were compared, the first 0.
     """
     rows = []
     for (agent, depth), piece in found.items():
@@ -43,14 +45,15 @@ def report(
     deepest = max(depths)
     for agent, piece in fading.items():
         for place, cell in enumerate(("first cell", "cell of the treasure")):
-            for look in (0, len(LOOKS) - 1):
+            for look in (0, len(looks) - 1):
                 values = np.asarray(piece["spread"])[place, look]
-                metric = f"spread of functions after {LOOKS[look]} episodes, {cell}"
+                metric = f"spread of functions after {looks[look]} episodes, {cell}"
                 rows.append(Row(f"depth {deepest}: {KINDS[agent]}", metric, None, float(values.mean())))
     arrays: dict[str, Any] = {
         "agents": list(agents),
         "depths": list(depths),
         "limit": limit,
+        "looks": list(looks),
         "solved": np.array([[found[agent, depth]["solved"] for depth in depths] for agent in agents]),
         **{f"fading {agent}": np.asarray(piece["spread"]) for agent, piece in fading.items()},
     }
@@ -58,12 +61,12 @@ def report(
         "First weights of the first layer are N(0, 1), as inputs are one-hot; settings other than those of "
         "exploration were chosen at depth 6 so that epsilon-greedy and the ensemble learn.",
     )
-    return Outcome(tuple(rows), _claims(found, fading, agents, deepest, limit), arrays, notes)
+    return Outcome(
+        tuple(rows), _claims(found, _why(fading, looks[-1]), agents, deepest, limit), arrays, notes
+    )
 
 
-def _claims(
-    found: Found, fading: Mapping[str, Any], agents: Sequence[str], depth: int, limit: int
-) -> tuple[Claim, ...]:
+def _claims(found: Found, why: str, agents: Sequence[str], depth: int, limit: int) -> tuple[Claim, ...]:
     if set(agents) != set(KINDS):
         return ()
     solved = {agent: np.asarray(found[agent, depth]["solved"]) for agent in KINDS}
@@ -79,7 +82,7 @@ def _claims(
             f"{told['episode']} against {told['epsilon']}; at 0.1 {told['low']}, "
             f"Concrete {told['concrete']}.",
             median["episode"] <= 0.5 * median["epsilon"],
-            "" if median["episode"] <= 0.5 * median["epsilon"] else _why(fading),
+            "" if median["episode"] <= 0.5 * median["epsilon"] else why,
         ),
         Claim(
             f"Osband et al. (2016): a bootstrapped ensemble explores deeply; here: it solves depth {depth} "
@@ -103,8 +106,10 @@ def _claims(
     )
 
 
-def _why(fading: Mapping[str, Any]) -> str:
+def _why(fading: Mapping[str, Any], episodes: int) -> str:
     """How functions come to agree before there is a treasure to agree on."""
+    if not {"episode", "ensemble"} <= set(fading):
+        return ""
     told = []
     for agent in ("episode", "ensemble"):
         values = np.asarray(fading[agent]["spread"]).mean(-1)[1]
@@ -112,5 +117,5 @@ def _why(fading: Mapping[str, Any]) -> str:
     return (
         "values are learned to be 0 while no treasure is found, and noise that multiplies them vanishes with "
         "them, in cells that were never seen too: in the treasure's the standard deviation over functions "
-        f"falls, in {LOOKS[-1]} episodes, {told[0]} and {told[1]}."
+        f"falls, in {episodes} episodes, {told[0]} and {told[1]}."
     )

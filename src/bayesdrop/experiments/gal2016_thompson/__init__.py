@@ -50,8 +50,8 @@ class Config:
 
 
 SMOKE = Config(
-    num_seeds=2, ticks=1400, early=1200, fast_ticks=100, checkpoint_every=700, evaluation_worlds=2,
-    evaluation_ticks=30, film_ticks=8, random_steps=1050,
+    num_seeds=2, ticks=1100, early=1000, fast_ticks=100, checkpoint_every=550, evaluation_worlds=2,
+    evaluation_ticks=30, film_ticks=8, random_steps=1020,
 )  # fmt: skip
 PRESETS = {"quick": Config(settings=("paper",), ticks=12_000, checkpoint_every=2_000)}
 
