@@ -97,8 +97,8 @@ def is_solved(found: list[int]) -> bool:
 def fade(key: Mapping[str, Any]) -> dict[str, Any]:
     """How far functions differ as the first episodes go by, before the treasure is found.
 
-    Returns: spread (2, L, M) after the episodes of `looks` in the first cell and in the treasure's; found (M,)
-    episodes in which the treasure was found meanwhile.
+    Returns: spread (2, L, M) after the episodes of `looks` in the first cell and in the treasure's; found
+    (M,) episodes in which the treasure was found meanwhile.
     """
     agents, depth = make_agents(key), key["depth"]
     worlds = DeepSeaVector(len(agents), depth=depth, mapping_seed=key["seed"], autoreset="same-step")
@@ -126,6 +126,9 @@ def spread(agents: AgentStack, depth: int, cell: int) -> NDArray[np.float64]:
             values = torch.cat([network(start) for network in networks])
         else:
             # In training every row has a mask of its own.
-            values = agents.network(agent).train()(start.expand(500, -1))
+            network = agents.network(agent).train()
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(agents.seeds[agent])
+                values = network(start.expand(500, -1))
         spreads.append(float(values.detach().std(0).mean()))
     return np.array(spreads)
