@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bayesdrop.functional import bernoulli_dropout_kl, gaussian_dropout_kl
 from bayesdrop.stacked.activations import make_function
-from bayesdrop.stacked.heads import make_head
+from bayesdrop.stacked.heads import Head, make_head
 from bayesdrop.stacked.layers import MaskedLayer, WeightMaskedLayer
 from bayesdrop.stacked.parameters import Layout, Parameters
 from bayesdrop.stacked.settings import Settings
@@ -48,6 +48,7 @@ class Stack:
         parameters: of the networks.
         num_data: (M,) N of every network.
         log_noise_std: (M, 1, D) noise that is not learned by gradient, if any.
+        head: what is minimised; the likelihood that the settings name if None.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Stack:
         parameters: Parameters,
         num_data: Tensor,
         log_noise_std: Tensor | None,
+        head: Head | None = None,
     ) -> None:
         first = settings[0]
         self.settings = list(settings)
@@ -63,9 +65,8 @@ class Stack:
         self.parameters = parameters
         self.grads = Parameters(parameters.layout, len(settings), parameters.vector.dtype)
         self.log_noise_std = log_noise_std
-        self.head = make_head(first.noise)
+        self.head = make_head(first.noise) if head is None else head
         self.widths = parameters.layout.widths
-        self._num_data = num_data.view(-1, 1, 1)
         dtype = parameters.vector.dtype
         kinds = {"concrete": "soft", "gaussian": "normal"}
         layer_type = WeightMaskedLayer if first.method == "dropconnect" else MaskedLayer
@@ -88,10 +89,16 @@ class Stack:
         #: (M, 1, 1) squared prior precision of each layer's weights, and of the biases, over N
         scales = torch.tensor([one.length_scale for one in settings], dtype=dtype).view(-1, 1, 1)
         fan_in = torch.tensor([one.scale_by_fan_in for one in settings]).view(-1, 1, 1)
-        self._bias_decay = scales.square() / self._num_data
+        self._bias_scales = scales
         self._length_scales = [
             torch.where(fan_in, scales * inputs**0.5, scales) for inputs in self.widths[:-1]
         ]
+        self.set_num_data(num_data)
+
+    def set_num_data(self, num_data: Tensor) -> None:
+        """(M,) N of every network from now on, as data come in."""
+        self._num_data = num_data.view(-1, 1, 1)
+        self._bias_decay = self._bias_scales.square() / self._num_data
 
     def update_rates(self) -> None:
         """Take the rates from their logits."""
@@ -129,6 +136,14 @@ class Stack:
             weight: (M, B) or None.
             noise: random words or normal numbers of every layer.
         """
+        loss = self.data_gradient(x, y, weight, noise)
+        self.add_prior()
+        return loss
+
+    def data_gradient(
+        self, x: Tensor, y: Tensor, weight: Tensor | None, noise: Sequence[Tensor | None]
+    ) -> Tensor:
+        """As `step_gradient`, of the loss alone: nothing of the prior is in `grads`."""
         learnable = self.first.method == "learnable"
         self.update_rates()
         other = None
@@ -152,7 +167,6 @@ class Stack:
                 grad = self.functions[place - 1].backward(grad, layer.masked if joint else None)
         if other is not None:
             self._add_disarm(loss, other, weight, noise)
-        self._add_prior()
         return loss
 
     def _add_disarm(
@@ -177,8 +191,8 @@ class Stack:
             per_unit = kept.sum(1, keepdim=True).mul_(-0.5 * torch.maximum(layer.p, 1 - layer.p))
             grad.add_(per_unit if grad.shape == per_unit.shape else per_unit.sum(2, keepdim=True))
 
-    def _add_prior(self) -> None:
-        """The gradient of KL(q || prior) / N."""
+    def add_prior(self) -> None:
+        """Add the gradient of KL(q || prior) / N to `grads`."""
         for place, layer in enumerate(self.layers):
             precision = self._length_scales[place].square() / self._num_data
             p = layer.p

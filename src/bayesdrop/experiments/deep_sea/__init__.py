@@ -1,0 +1,76 @@
+"""Osband (2016) on the dangers of dropout: how many episodes until a deep sea is solved, by depth.
+
+A diver who goes right at every one of N steps finds a treasure; every step right costs a little, and random
+actions find it once in 2^N episodes. Exploration that is consistent over an episode scales far better: each
+episode's function either goes all the way or does not. Osband's criticism is that the noise of dropout at a
+fixed rate does not fall with the data and so is no posterior to draw such functions from.
+
+Agents of one kind differ in nothing but how they explore: one hidden layer of 50 units, plain Q-learning
+without a target network, an update a step, ten seeds, seas whose actions are mixed up cell by cell. A sea
+counts as solved when the treasure was found ten times within a hundred episodes.
+
+Why dropout fails here is shown too: how far its functions differ over the first 200 episodes, in the first
+cell, which every episode visits, and in the treasure's, which hardly any reaches. The noise of dropout
+multiplies what the network says. As long as no treasure is found every value is learned to be 0, in cells
+that were never seen too, as all cells share the last layer; there is then nothing left to multiply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bayesdrop.experiments.deep_sea.dives import FADING, KINDS, dive, fade
+from bayesdrop.experiments.deep_sea.picture import draw
+from bayesdrop.experiments.deep_sea.report import report
+from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.row import Outcome
+
+__all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """All agents at all depths."""
+
+    agents: tuple[str, ...] = tuple(KINDS)
+    depths: tuple[int, ...] = (4, 6, 8, 10)
+    num_seeds: int = 10
+    episodes: int = 1_500  #: at most
+    epsilon_episodes: int = 300  #: within which epsilon falls from 1 to 0.05
+    hidden: int = 50
+    lr: float = 0.1
+    gamma: float = 0.99
+    replay_size: int = 10_000
+    looks: tuple[int, ...] = (0, 10, 30, 100, 200)  #: episodes after which functions are compared
+    seed: int = 0
+
+
+SMOKE = Config(depths=(3,), num_seeds=2, episodes=30, epsilon_episodes=20, looks=(0, 10))
+PRESETS = {"quick": Config(depths=(4, 6), num_seeds=5, episodes=500)}
+
+
+def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
+    """One piece for every kind of agent and depth, all seeds side by side."""
+    names = ("num_seeds", "episodes", "epsilon_episodes", "hidden", "lr", "gamma", "replay_size", "seed")
+    shared = {name: getattr(config, name) for name in names}
+    keys: list[dict[str, Any]] = [
+        {"agent": agent, "depth": depth, **shared} for depth in config.depths for agent in config.agents
+    ]
+    pieces = run_pieces(keys, dive, cache=cache, progress=progress, label="Dives")
+    found = {(key["agent"], key["depth"]): piece for key, piece in zip(keys, pieces, strict=True)}
+    shown = [
+        {"part": "fading", "agent": agent, "depth": max(config.depths), "looks": config.looks, **shared}
+        for agent in FADING
+        if agent in config.agents
+    ]
+    faded = run_pieces(shown, fade, cache=cache, progress=progress, label="Functions")
+    fading = {str(key["agent"]): piece for key, piece in zip(shown, faded, strict=True)}
+    return report(
+        found,
+        fading,
+        depths=config.depths,
+        agents=config.agents,
+        limit=config.episodes,
+        looks=config.looks,
+    )
