@@ -30,9 +30,9 @@ class BanditProblem(ABC):
 class WheelBandit(BanditProblem):
     """The wheel: one safe arm, and four of which one each pays well in one quadrant of a thin rim.
 
-    A context is uniform in the unit disc. Arm 0 gives 1.2. The others give 1.0, but where |x| > delta, that of the
-    quadrant of x gives 50: arm 1 for x1, x2 > 0, then 2, 3, 4 by turning clockwise. Rewards have a standard
-    deviation of 0.01. The rim has the share 1 - delta^2 of the disc.
+    A context is uniform in the unit disc. Arm 0 gives 1.2. The others give 1.0, but where |x| > delta, that
+    of the quadrant of x gives 50: arm 1 for x1, x2 > 0, then 2, 3, 4 by turning clockwise. Rewards have a
+    standard deviation of 0.01. The rim has the share 1 - delta^2 of the disc.
 
     Args:
         delta: inner radius of the rim, in (0, 1).

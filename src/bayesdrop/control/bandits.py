@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -130,10 +131,11 @@ class NetworkBandit(Bandit):
         self.initial_pulls = whole_number(owner, "initial_pulls", initial_pulls, at_least=0)
         self.steps = whole_number(owner, "steps", steps, at_least=1)
         self.batch_size = whole_number(owner, "batch_size", batch_size, at_least=1)
-        with torch.no_grad(), evaluating(network):
+        out: Any = None
+        with torch.no_grad(), evaluating(network), suppress(RuntimeError):
             out = network(torch.zeros(2, num_features))
         if not isinstance(out, Tensor) or out.shape != (2, num_arms):
-            got = tuple(out.shape) if isinstance(out, Tensor) else type(out)
+            got = tuple(out.shape) if isinstance(out, Tensor) else "an error" if out is None else type(out)
             raise ValueError(must(owner, "network", f"from (N, {num_features}) to (N, {num_arms})", got))
         self._contexts = torch.empty(0, num_features)
         self._pulls = torch.empty(0, 2)
@@ -179,14 +181,15 @@ class NetworkBandit(Bandit):
     def _loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         predicted = model(x).gather(1, y[:, :1].long()).squeeze(1)
         error = (predicted - y[:, 1]).square().mean() / (2 * self.noise_std**2)
-        return error + total_kl(model) / self.num_seen
+        loss: Tensor = error + total_kl(model) / self.num_seen
+        return loss
 
 
 class ThompsonBandit(NetworkBandit):
     """Thompson sampling by dropout: every context is acted on by a function of its own, which it maximises.
 
-    The functions of a round go through the network at once. Arguments are those of `NetworkBandit`; the network
-    needs stochastic layers or dropout.
+    The functions of a round go through the network at once. Arguments are those of `NetworkBandit`; the
+    network needs stochastic layers or dropout.
 
     Reference: Gal & Ghahramani (2016), section 5.4; Riquelme, Tucker & Snoek (2018).
     """

@@ -64,11 +64,12 @@ class NormalInverseGamma:
         factor = torch.linalg.cholesky(self.precision)
         # precision = L L', so that L'^-1 e has the covariance precision^-1.
         spread = torch.linalg.solve_triangular(factor.t(), normal.t(), upper=True).t()
-        return self.mean + (self.scale / gamma).sqrt().unsqueeze(1) * spread
+        drawn: Tensor = self.mean + (self.scale / gamma).sqrt().unsqueeze(1) * spread
+        return drawn
 
 
 class NeuralLinear(NetworkBandit):
-    """Thompson sampling with an exact posterior over the last layer, given the features that a network learned.
+    """Thompson sampling with an exact posterior over the last layer, given the features of a network.
 
     The network is trained as any other; after every round each arm's regression on the outputs of all but its
     last layer, and a constant, is made anew from all pulls. An arm's weights are drawn for every context.
