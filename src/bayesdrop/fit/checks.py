@@ -10,12 +10,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from bayesdrop.errors import must, must_be_finite, whole_number
+from bayesdrop.errors import must, must_be_finite, must_be_flag, whole_number
 from bayesdrop.fit.data import Batches
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.storage import check_writable
 
-__all__ = ["Objective", "check_modules", "check_num_data", "check_numbers", "checked_path"]
+__all__ = ["Objective", "check_modules", "check_num_data", "check_numbers", "check_watching", "checked_path"]
 
 Objective = Callable[[nn.Module, Any, Tensor], Any]
 
@@ -50,7 +50,7 @@ def check_numbers(arguments: dict[str, tuple[Any, type, int | None]]) -> None:
         arguments: value, int or float, and the least it may be, None for above 0; by name.
     """
     for name, (value, kind, least) in arguments.items():
-        if value is None and name in ("rate_lr", "patience", "clip_norm"):
+        if value is None and name in ("rate_lr", "patience", "clip_norm", "max_seconds"):
             continue
         if kind is int:
             whole_number("fit", name, value, at_least=least)
@@ -60,6 +60,14 @@ def check_numbers(arguments: dict[str, tuple[Any, type, int | None]]) -> None:
             continue
         size = "above 0" if least is None else f"of at least {least}"
         raise ValueError(must("fit", name, f"a number {size}", value))
+
+
+def check_watching(callback: Any, progress: Any) -> None:
+    """What follows a run from outside."""
+    if callback is not None and not callable(callback):
+        raise TypeError(must("fit", "callback", "callable with an epoch and a History, or None", callback))
+    if progress is not None:
+        must_be_flag("fit", progress=progress)
 
 
 def checked_path(checkpoint: str | os.PathLike[str] | None, model: nn.Module) -> Path | None:

@@ -41,6 +41,10 @@ class Batches(ABC):
     def description(self) -> dict[str, Any]:
         """What tells this data from other data, as far as it can be told cheaply."""
 
+    @abstractmethod
+    def num_batches(self) -> int | None:
+        """Minibatches of an epoch; None if that is not known."""
+
     def generators(self) -> dict[str, torch.Generator]:
         """Random generators of the data's own."""
         return {}
@@ -118,6 +122,9 @@ class _TensorBatches(Batches):
                 rows = slice(start - base, stop - base)
                 yield take_rows(x, rows), y[rows]
 
+    def num_batches(self) -> int:
+        return len(_bounds(self.num_rows, self._batch_size))
+
     def in_order(self) -> Iterator[Batch]:
         size = max(self._batch_size, min(4096, _GATHERED // self._row_size))
         for start in range(0, self.num_rows, size):
@@ -153,6 +160,9 @@ class _DatasetBatches(Batches):
     def epoch(self, epoch: int) -> Iterator[Batch]:
         return self._batches(_order(self.num_rows, self._seed, epoch).tolist())
 
+    def num_batches(self) -> int:
+        return len(_bounds(self.num_rows, self._batch_size))
+
     def in_order(self) -> Iterator[Batch]:
         return self._batches(list(range(self.num_rows)))
 
@@ -168,6 +178,12 @@ class _LoaderBatches(Batches):
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         return self.in_order()
+
+    def num_batches(self) -> int | None:
+        try:
+            return len(self._loader)
+        except TypeError:
+            return None
 
     def in_order(self) -> Iterator[Batch]:
         empty = True

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +19,7 @@ from bayesdrop.errors import Diverged, NoRandomness, must
 from bayesdrop.fit.checkpoint import Run
 from bayesdrop.fit.checks import Objective
 from bayesdrop.fit.data import Batches
+from bayesdrop.fit.history import History
 from bayesdrop.inputs import Inputs, call
 from bayesdrop.layers import StochasticLayer
 from bayesdrop.likelihoods import Gaussian, Likelihood
@@ -43,6 +45,8 @@ class Loop:
     checkpoint: Path | None
     #: the random numbers of this run
     numbers: Turns
+    #: whether the time that the run was given is over
+    is_over: Callable[[], bool] = lambda: False
     #: the epoch that the checkpoint holds, if this run wrote or read one
     written: int | None = None
     #: the model's and objective's tensors at the end of the last epoch, all finite
@@ -54,11 +58,14 @@ class Loop:
         self.likelihood = likelihood if isinstance(likelihood, Likelihood) else None
         self.has_m_step = bool(getattr(self.objective, "has_m_step", False))
 
-    def run_epoch(self, *, patience: int | None, min_delta: float) -> None:
-        """One pass over the data, and all that follows it but the checkpoint."""
+    def run_epoch(self, *, patience: int | None, min_delta: float) -> bool:
+        """One pass over the data, and all that follows it but the checkpoint.
+
+        Returns: whether the pass was a whole one; time may run out in it.
+        """
         run, history = self.run, self.run.history
         start = time.perf_counter()
-        means = self.train_epoch()
+        means, whole = self.train_epoch()
         run.epoch += 1
         if not _all_finite(self.parameters):
             raise self.diverged("a parameter was not finite after", run.epoch)
@@ -79,16 +86,23 @@ class Loop:
         self.record()
         self.last_good = run.copy_state(self.last_good)
         history.seconds.append(time.perf_counter() - start)
+        return whole
 
-    def train_epoch(self) -> dict[str, float]:
-        """Steps over all minibatches. Returns means over the rows of the loss and its terms."""
+    def train_epoch(self) -> tuple[dict[str, float], bool]:
+        """Steps over all minibatches, while there is time: one at least.
+
+        Returns: means over the rows of the loss and its terms, and whether all minibatches were used.
+        """
         run, model, objective, parameters = self.run, self.model, self.objective, self.parameters
         step, clip_norm = run.optimizer.step, self.clip_norm
         advance_lr = None if run.scheduler is None else run.scheduler.step
         sums = [0.0, 0.0, 0.0]
         rows = 0
-        has_terms = True
+        has_terms = whole = True
         for x, y in self.numbers.each(self.data.epoch(run.epoch + 1)):
+            if rows and self.is_over():
+                whole = False
+                break
             for parameter in parameters:
                 parameter.grad = None
             # The backward pass too: what was not kept of the forward pass is made again there.
@@ -118,7 +132,7 @@ class Loop:
                 sums[1] += _number(nll) * count
                 sums[2] += _number(kl) * count
         means = {"loss": sums[0] / rows}
-        return means | {"nll": sums[1] / rows, "kl": sums[2] / rows} if has_terms else means
+        return (means | {"nll": sums[1] / rows, "kl": sums[2] / rows} if has_terms else means), whole
 
     def m_step(self, *, num_draws: int, seed: int) -> None:
         """The noise in closed form. The loader's random numbers, if any, are not those of training."""
@@ -178,6 +192,17 @@ class Loop:
         for path, layer in self.model.named_modules():
             if isinstance(layer, StochasticLayer) and any(True for _ in layer.rate_parameters()):
                 history.rates.setdefault(path, []).append(float(layer.p.detach().mean()))
+
+    def tell(self, callback: Callable[[int, History], bool | None]) -> bool:
+        """Call back after an epoch. Returns: whether to stop."""
+        history = replace(self.run.history, best_epoch=self.run.best_epoch, stopped_early=self.run.stopped)
+        with self.numbers.copy(), random_state_kept():
+            stop = callback(self.run.epoch, history)
+        if not (stop is None or isinstance(stop, bool | np.bool_)):
+            raise TypeError(must("fit", "callback", "a function that gives True, False or None", stop))
+        for module in self.run.modules.values():
+            module.train()
+        return bool(stop)
 
     def diverged(self, what: str, epoch: int) -> Diverged:
         """Put the model back and say so."""

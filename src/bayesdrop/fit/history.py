@@ -26,6 +26,8 @@ class History:
         seconds: how long the epoch took, validation included.
         best_epoch: the epoch, counted from 1, with the lowest validation loss (by `min_delta`); or None.
         stopped_early: whether `patience` ran out.
+        stopped_by: what ended training before its last epoch: "patience", "callback" or "time"; None if
+            nothing did. When time ran out within an epoch, the last entries are those of its steps so far.
     """
 
     loss: list[float] = field(default_factory=list)
@@ -38,6 +40,7 @@ class History:
     seconds: list[float] = field(default_factory=list)
     best_epoch: int | None = None
     stopped_early: bool = False
+    stopped_by: str | None = None
 
     def __len__(self) -> int:
         """Number of epochs."""
@@ -51,6 +54,8 @@ class History:
             parts.append(f"best epoch {self.best_epoch}")
         if self.stopped_early:
             parts.append("stopped early")
+        elif self.stopped_by is not None:
+            parts.append(f"stopped by {self.stopped_by}")
         return f"History({', '.join(parts)})"
 
     def to_dict(self) -> dict[str, Any]:

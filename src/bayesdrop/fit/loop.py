@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
-from dataclasses import replace
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from bayesdrop.errors import must, must_be_flag
 from bayesdrop.fit.checkpoint import Run, read_checkpoint, write_checkpoint
-from bayesdrop.fit.checks import Objective, check_modules, check_num_data, check_numbers, checked_path
+from bayesdrop.fit.checks import (
+    Objective,
+    check_modules,
+    check_num_data,
+    check_numbers,
+    check_watching,
+    checked_path,
+)
 from bayesdrop.fit.data import as_batches
 from bayesdrop.fit.epoch import Loop, training
 from bayesdrop.fit.history import History
@@ -32,6 +40,8 @@ from bayesdrop.randomness import Turns, global_states_kept
 
 __all__ = ["fit"]
 
+#: what `max_seconds` and lines of progress are measured by
+_clock = time.monotonic
 Data = tuple[Inputs, Tensor] | Dataset[Any] | DataLoader[Any]
 
 
@@ -47,7 +57,9 @@ def fit(
     rate_lr: float | None = None,
     weight_decay: float = 0.0,
     optimizer: MakeOptimizer | None = None,
-    scheduler: MakeScheduler | None = None,
+    rate_optimizer: MakeOptimizer | None = None,
+    scheduler: MakeScheduler | str | None = None,
+    warmup: float = 0.0,
     patience: int | None = None,
     min_delta: float = 0.0,
     clip_norm: float | None = None,
@@ -56,6 +68,8 @@ def fit(
     checkpoint_every: int = 1,
     resume: bool = True,
     seed: int = 0,
+    callback: Callable[[int, History], bool | None] | None = None,
+    max_seconds: float | None = None,
     progress: bool | None = None,
 ) -> History:
     """Train a model in place by minibatch gradient descent.
@@ -80,7 +94,11 @@ def fit(
         weight_decay: of the weights alone.
         optimizer: from parameter groups (with their own lr) to an optimiser, as `torch.optim.SGD`; Adam if
             None, or AdamW with `weight_decay`.
-        scheduler: from the optimiser to a scheduler, stepped after every step of the optimiser.
+        rate_optimizer: the same for the drop rates alone, with `rate_lr`; None trains them with the others.
+        scheduler: a name ("constant", "linear", "cosine" or "one-cycle": see
+            `bayesdrop.fit.schedules.NamedSchedule`), over all `epochs`; or from the optimiser to a scheduler,
+            stepped after every step of the optimiser.
+        warmup: share of all steps in which learning rates rise to their own, with a schedule by name or none.
         patience: epochs without a better validation loss before training stops; the weights of the best
             epoch are then put back, also if all epochs were run.
         min_delta: by how much a validation loss must be lower to be better.
@@ -89,9 +107,16 @@ def fit(
         checkpoint: a file to write the whole run to, replaced at once.
         checkpoint_every: epochs from one checkpoint to the next; the last epoch is always written.
         resume: go on from the checkpoint if there is one, bit for bit as if it had never stopped; only
-            `epochs` may differ.
+            `epochs` may differ (and not where a schedule by name spans them).
         seed: of the order of rows, the noise and validation's draws.
-        progress: show a bar (needs the extra "cli"); None shows it where a terminal and rich are there.
+        callback: called after every epoch, and after its checkpoint, with the epoch, counted from 1, and the
+            history so far; training stops if it returns True. What it draws at random, or sets of the
+            training flags, does not change the run.
+        max_seconds: of this call; looked at after every step. The steps of an epoch that is cut short count
+            for the model and the history. A checkpoint holds the last whole epoch: it is written after
+            every one, and a run that goes on makes the one that was cut short anew, bit for bit.
+        progress: show how far training is: a bar in a terminal (needs the extra "cli"), elsewhere a plain
+            line at most every ten seconds and at the end. None: the same, but lines in long runs alone.
 
     Raises:
         Diverged: a loss or a parameter was not finite. The model is put back to the end of the last epoch
@@ -111,8 +136,11 @@ def fit(
             "validation_draws": (validation_draws, int, 1),
             "checkpoint_every": (checkpoint_every, int, 1),
             "seed": (seed, int, 0),
+            "warmup": (warmup, float, 0),
+            "max_seconds": (max_seconds, float, None),
         }
     )
+    check_watching(callback, progress)
     if patience is not None and validation is None:
         raise ValueError(must("fit", "patience", "None without validation data", patience))
     must_be_flag("fit", resume=resume)
@@ -126,7 +154,7 @@ def fit(
         held_out = as_batches(validation, "validation", batch_size=batch_size, seed=seed, device=device)
     rate_lr = 10 * lr if rate_lr is None else rate_lr
     groups = parameter_groups(model, objective, lr=lr, rate_lr=rate_lr, weight_decay=weight_decay)
-    made = make_optimizer(groups, optimizer)
+    made = make_optimizer(groups, optimizer, rate_optimizer)
     settings: dict[str, Any] = {}
     if path is not None:
         settings = {
@@ -145,13 +173,16 @@ def fit(
             "train": data.description(),
             "validation": None if held_out is None else held_out.description(),
         }
-    schedule = make_scheduler(made, scheduler)
+    batches = data.num_batches()
+    total_steps = None if batches is None else epochs * batches
+    schedule = make_scheduler(made, scheduler, warmup=warmup, total_steps=total_steps)
     if path is not None:
         settings["scheduler"] = scheduler_settings(schedule)
     modules = {"model": model}
     if isinstance(objective, nn.Module):
         modules["objective"] = objective
     run = Run(modules=modules, optimizer=made, scheduler=schedule, generators=data.generators())
+    start = _clock()
     loop = Loop(
         run=run,
         model=model,
@@ -164,12 +195,13 @@ def fit(
         seed=seed,
         checkpoint=path,
         numbers=Turns(seed),
+        is_over=lambda: max_seconds is not None and _clock() - start >= max_seconds,
     )
-    show = _has_audience() if progress is None else progress
+    stopped_by = None
     with (
         training(*modules.values()),
         global_states_kept(),
-        progress_bar("fit", epochs, show=show) as advance,
+        progress_bar("fit", epochs, show=progress, clock=_clock) as advance,
     ):
         if path is not None and resume and path.exists():
             with loop.numbers.lent():
@@ -180,21 +212,40 @@ def fit(
                 raise ValueError(must("fit", "epochs", f"at least {run.epoch}", epochs, hint))
             advance(run.epoch, "")
         loop.last_good = run.copy_state()
-        while run.epoch < epochs and not run.stopped:
-            loop.run_epoch(patience=patience, min_delta=min_delta)
-            due = run.epoch % checkpoint_every == 0 or run.epoch == epochs or run.stopped
-            if path is not None and due:
-                with loop.numbers.lent():
-                    write_checkpoint(path, run, settings)
-                loop.written = run.epoch
+        keep = _Keeper(loop, path, settings, 1 if max_seconds is not None else checkpoint_every)
+        while run.epoch < epochs and not run.stopped and stopped_by is None:
+            whole = loop.run_epoch(patience=patience, min_delta=min_delta)
+            last = run.epoch == epochs or run.stopped
+            keep.write(whole=whole, last=last)
             advance(1, f"loss {run.history.loss[-1]:.4g}")
+            if callback is not None and loop.tell(callback):
+                stopped_by = "callback"
+                keep.write(whole=whole, last=True)
+            elif not whole or (loop.is_over() and not last):
+                stopped_by = "time"
         if run.best is not None:
             run.put_back(run.best)
         if loop.has_m_step:
             with loop.numbers.copy():
                 loop.m_step(num_draws=10, seed=run.epoch + 1)
-    return replace(run.history, best_epoch=run.best_epoch, stopped_early=run.stopped)
+    stopped_by = "patience" if run.stopped else stopped_by
+    return replace(run.history, best_epoch=run.best_epoch, stopped_early=run.stopped, stopped_by=stopped_by)
 
 
-def _has_audience() -> bool:
-    return importlib.util.find_spec("rich") is not None and sys.stderr.isatty()
+@dataclass
+class _Keeper:
+    """Writes the checkpoint of a run when it is due."""
+
+    loop: Loop
+    path: Path | None
+    settings: dict[str, Any]
+    every: int
+
+    def write(self, *, whole: bool, last: bool) -> None:
+        """After an epoch; one that was cut short is none to go on from."""
+        run = self.loop.run
+        due = whole and (last or run.epoch % self.every == 0) and self.loop.written != run.epoch
+        if self.path is not None and due:
+            with self.loop.numbers.lent():
+                write_checkpoint(self.path, run, self.settings)
+            self.loop.written = run.epoch

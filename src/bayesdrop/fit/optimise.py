@@ -10,7 +10,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from bayesdrop.errors import must
+from bayesdrop.errors import is_one_of, must
+from bayesdrop.fit.pair import TwoOptimizers
+from bayesdrop.fit.schedules import SCHEDULES, NamedSchedule
 from bayesdrop.layers import StochasticLayer
 
 __all__ = ["MakeOptimizer", "MakeScheduler", "make_optimizer", "make_scheduler", "parameter_groups"]
@@ -52,13 +54,35 @@ def _trained(parameters: list[nn.Parameter], taken: set[int]) -> list[nn.Paramet
     return list(distinct.values())
 
 
-def make_optimizer(groups: list[dict[str, Any]], make: MakeOptimizer | None) -> Optimizer:
-    """The user's optimiser; else Adam, or AdamW where weights decay."""
+def make_optimizer(
+    groups: list[dict[str, Any]], make: MakeOptimizer | None, make_rates: MakeOptimizer | None = None
+) -> Optimizer:
+    """The user's optimiser; else Adam, or AdamW where weights decay.
+
+    Args:
+        groups: from `parameter_groups`.
+        make: of all of them; of all but the rates where these have their own.
+        make_rates: of the rates.
+    """
+    if make_rates is None:
+        return _made(groups, make, "optimizer")
+    rates = [group for group in groups if group["name"] == "rates"]
+    if not rates:
+        hint = "There is nothing for it to train."
+        raise ValueError(
+            must("fit", "rate_optimizer", "None for a model without learned rates", make_rates, hint)
+        )
+    others = [group for group in groups if group["name"] != "rates"]
+    second = _made(rates, make_rates, "rate_optimizer")
+    return TwoOptimizers(_made(others, make, "optimizer"), second) if others else second
+
+
+def _made(groups: list[dict[str, Any]], make: MakeOptimizer | None, argument: str) -> Optimizer:
     if make is not None:
-        optimizer: Any = make(groups)
-        if not isinstance(optimizer, Optimizer):
+        optimizer: Any = make(groups) if callable(make) else make
+        if optimizer is make or not isinstance(optimizer, Optimizer):
             want = "a callable from parameter groups to an Optimizer"
-            raise TypeError(must("fit", "optimizer", want, type(optimizer)))
+            raise TypeError(must("fit", argument, want, type(optimizer)))
         return optimizer
     kind = torch.optim.AdamW if any(group["weight_decay"] for group in groups) else torch.optim.Adam
     # The fused kernel takes a third of the time of the others on small networks.
@@ -67,12 +91,46 @@ def make_optimizer(groups: list[dict[str, Any]], make: MakeOptimizer | None) -> 
     return kind(groups, fused=fused)
 
 
-def make_scheduler(optimizer: Optimizer, make: MakeScheduler | None) -> LRScheduler | None:
-    """The user's scheduler, which is stepped after every step of the optimiser."""
-    if make is None:
+def make_scheduler(
+    optimizer: Optimizer, make: MakeScheduler | str | None, *, warmup: float, total_steps: int | None
+) -> LRScheduler | None:
+    """The scheduler, which is stepped after every step of the optimiser.
+
+    Args:
+        optimizer: whose learning rates it changes.
+        make: the user's, or a name.
+        warmup: of a schedule by name.
+        total_steps: of the whole run; None if that is not known.
+    """
+    if warmup >= 1:
+        raise ValueError(must("fit", "warmup", "a share of all steps, in [0, 1)", warmup))
+    if make is None and warmup == 0:
         return None
-    scheduler: Any = make(optimizer)
-    if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, ReduceLROnPlateau):
-        want = "a callable from an Optimizer to an LRScheduler that is stepped without a metric"
+    if make is None or isinstance(make, str):
+        return _named(optimizer, "constant" if make is None else make, warmup, total_steps)
+    if warmup > 0:
+        raise ValueError(must("fit", "warmup", "0 with a scheduler of your own", warmup))
+    scheduler: Any = make(optimizer) if callable(make) else make
+    if (
+        not isinstance(scheduler, LRScheduler)
+        or isinstance(scheduler, ReduceLROnPlateau)
+        or make is scheduler
+    ):
+        want = "a callable from an Optimizer to an LRScheduler that is stepped without a metric, or a name"
         raise TypeError(must("fit", "scheduler", want, type(scheduler)))
     return scheduler
+
+
+def _named(optimizer: Optimizer, name: str, warmup: float, total_steps: int | None) -> NamedSchedule:
+    names = [*SCHEDULES, "one-cycle"]
+    if not is_one_of(name, names):
+        want = f"one of {', '.join(map(repr, names))}, or a callable from an Optimizer to an LRScheduler"
+        raise ValueError(must("fit", "scheduler", want, name))
+    if total_steps is None:
+        hint = (
+            "Pass a scheduler of your own: a loader without a length does not tell how many steps there are."
+        )
+        raise ValueError(must("fit", "scheduler", "None or callable", name, hint))
+    if name == "one-cycle" and warmup > 0:
+        raise ValueError(must("fit", "warmup", "0 with scheduler='one-cycle', which has its own", warmup))
+    return NamedSchedule(optimizer, name, total_steps, warmup)

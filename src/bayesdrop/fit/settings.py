@@ -65,7 +65,7 @@ def optimizer_settings(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         for group in optimizer.param_groups
     ]
     named = {str(group.get("name", place)): group for place, group in enumerate(groups)}
-    return {"class": type(optimizer).__name__, **named}
+    return {"class": getattr(optimizer, "kind", type(optimizer).__name__), **named}
 
 
 def scheduler_settings(scheduler: Any) -> dict[str, Any]:
