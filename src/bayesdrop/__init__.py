@@ -12,6 +12,7 @@ from bayesdrop.version import __version__ as __version__
 if TYPE_CHECKING:
     from bayesdrop import acquire as acquire
     from bayesdrop import calibration as calibration
+    from bayesdrop import control as control
     from bayesdrop import data as data
     from bayesdrop import estimators as estimators
     from bayesdrop import experiments as experiments
@@ -28,6 +29,7 @@ _FUNCTIONS = frozenset({"audit", "fit", "predict"})
 _ON_DEMAND = {
     "acquire": None,
     "calibration": None,
+    "control": "control",
     "data": None,
     "estimators": "sklearn",
     "experiments": None,
