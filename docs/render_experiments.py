@@ -105,6 +105,8 @@ def render_record(record: Record, *, heading: bool) -> list[str]:
     outcome = record.outcome
     title = experiment_text(record.experiment).partition("\n")[0]
     parts.append(f"![{_sentence(title)}](../assets/experiments/{record.stem}.png)")
+    if record.preset == "default" and has_film(record.experiment):
+        parts.append(f"![A film of {record.experiment}.](../assets/experiments/{record.experiment}.gif)")
     parts.append(markdown_table(record))
     if outcome.claims:
         parts.append(f"{level} What the paper claims")
@@ -183,6 +185,39 @@ def draw_picture(record: Record) -> None:
     write_whole(picture_path(record), buffer.getvalue())
 
 
+def film_path(name: str) -> Path:
+    """Where the film of an experiment lies, if it has one."""
+    return DOCS / "assets" / "experiments" / f"{name}.gif"
+
+
+def has_film(name: str) -> bool:
+    """Whether an experiment's module has a `film`."""
+    return hasattr(load_experiment(name).module, "film")
+
+
+def draw_film(record: Record) -> None:
+    """Write the film of a record as a GIF that says what it was drawn from: frames from its `film`."""
+    frames = load_experiment(record.experiment).module.film(record.outcome)
+    palette = Image.fromarray(frames[len(frames) // 2]).quantize(32, dither=Image.Dither.NONE)
+    pictures = [
+        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames
+    ]
+    buffer = BytesIO()
+    pictures[0].save(
+        buffer, format="gif", save_all=True, append_images=pictures[1:], duration=80, loop=0, optimize=True,
+        comment=picture_mark(record).encode(),
+    )  # fmt: skip
+    write_whole(film_path(record.experiment), buffer.getvalue())
+
+
+def film_mark(path: Path) -> str | None:
+    """What a film was drawn from; None where there is no film."""
+    if not path.exists():
+        return None
+    with Image.open(path) as image:
+        return bytes(image.info.get("comment", b"")).decode()
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Bring all pages and pictures up to date; take away those that no experiment has."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -199,6 +234,12 @@ def main(arguments: list[str] | None = None) -> None:
         if redraw or mark_in(picture_path(record)) != picture_mark(record):
             draw_picture(record)
             print(picture_path(record).relative_to(ROOT))
+    for record in shown:
+        if record.preset == "default" and has_film(record.experiment):
+            path = film_path(record.experiment)
+            if redraw or film_mark(path) != picture_mark(record):
+                draw_film(record)
+                print(path.relative_to(ROOT))
     kept = {*pages, *(picture_path(record) for record in shown)}
     for folder, ending in ((DOCS / "experiments", "*.md"), (DOCS / "assets" / "experiments", "*.png")):
         for path in set(folder.glob(ending)) - kept:

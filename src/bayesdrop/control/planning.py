@@ -111,5 +111,5 @@ def imitate(
     for _ in range(steps):
         optimizer.zero_grad()
         loss = (policy(states) - actions).square().mean()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()

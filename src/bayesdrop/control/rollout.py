@@ -65,7 +65,8 @@ def moment_matched(particles: Tensor, normal: Tensor, kind: MomentMatching = "di
     covariance = centred.T @ centred / (len(particles) - 1)
     jitter = 1e-6 * covariance.diagonal().mean() + 1e-12
     factor = torch.linalg.cholesky(covariance + jitter * torch.eye(len(covariance)).to(covariance))
-    return mean + normal @ factor.T
+    resampled: Tensor = mean + normal @ factor.T
+    return resampled
 
 
 class Simulator:

@@ -151,7 +151,7 @@ class CartPoleSwingUp(gymnasium.Env[Array, Array]):
         self._steps += 1
         return seen[0], float(rewards[0]), False, self._steps >= self.carts.horizon, {}
 
-    def render(self) -> np.ndarray[Any, Any] | None:  # type: ignore[override]
+    def render(self) -> np.ndarray[Any, Any] | None:
         """The picture of the state as it is, (200, 320, 3) bytes; None without a `render_mode`."""
         if self.render_mode is None:
             return None
@@ -205,7 +205,7 @@ class CartPoleSwingUpVector(VectorEnv[Array, Array, Array]):
         self._steps = np.zeros(num_envs, dtype=np.int64)
         self._over = np.zeros(num_envs, dtype=bool)
 
-    def reset(  # type: ignore[override]
+    def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
         """Start all episodes.
@@ -225,7 +225,7 @@ class CartPoleSwingUpVector(VectorEnv[Array, Array, Array]):
                 self._generators[place] = seeding.np_random(each)[0]
         return self._started(np.ones(self.num_envs, dtype=bool), np.empty((self.num_envs, 4))), {}
 
-    def step(  # type: ignore[override]
+    def step(
         self, actions: Array
     ) -> tuple[Array, Array, np.ndarray[Any, Any], np.ndarray[Any, Any], dict[str, Any]]:
         """Hold a force (n, 1) in every world for 0.1 s; worlds whose episode is over start anew instead."""
@@ -257,6 +257,6 @@ class CartPoleSwingUpVector(VectorEnv[Array, Array, Array]):
         return seen
 
 
-def _spaces() -> tuple[Box, Box]:
+def _spaces() -> tuple[Any, Any]:
     seen = Box(-np.inf, np.inf, (4,), dtype=np.float64)
     return seen, Box(-LARGEST_FORCE, LARGEST_FORCE, (1,), dtype=np.float64)

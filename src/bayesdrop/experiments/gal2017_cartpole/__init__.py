@@ -2,15 +2,15 @@
 
 A pole hangs from a cart; an agent that pushes the cart for 25 steps of 0.1 s has to swing it up and hold it.
 After every trial a network with dropout learns from all data so far how the world moves, and a policy is
-searched for in that network, every particle in a function of its own that is held over the whole episode. With
-Concrete dropout the drop rates, and with them the epistemic uncertainty, fall as data come in; a fixed rate
-stays as unsure as it was.
+searched for in that network, every particle in a function of its own that is held over the whole episode.
+With Concrete dropout the drop rates, and with them the epistemic uncertainty, fall as data come in; a fixed
+rate stays as unsure as it was.
 
-The default starts the search of a policy from plans (cross-entropy method, regression, gradient) and keeps the
-policy of before unless a new one is expected to do better. Beside it are the search from a random policy of
-radial basis functions as published, control by planning anew at every step with the same model, fixed rates,
-and rates that are set by hand. "Mirrored" data have every transition a second time, left for right: prior
-knowledge that the paper does not use.
+The default starts the search of a policy from plans (cross-entropy method, regression, gradient) and keeps
+the policy of before unless a new one is expected to do better. Beside it are the search from a random policy
+of radial basis functions as published, control by planning anew at every step with the same model, fixed
+rates, and rates that are set by hand. "Mirrored" data have every transition a second time, left for right:
+prior knowledge that the paper does not use.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesdrop.experiments.gal2017_cartpole.film import film
 from bayesdrop.experiments.gal2017_cartpole.learning import learn
 from bayesdrop.experiments.gal2017_cartpole.picture import draw
 from bayesdrop.experiments.gal2017_cartpole.report import make_claims, make_notes, make_rows
@@ -27,7 +28,7 @@ from bayesdrop.experiments.gal2017_cartpole.variants import VARIANTS
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
 from bayesdrop.experiments.row import Outcome
 
-__all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
+__all__ = ["PRESETS", "SMOKE", "Config", "draw", "film", "run"]
 
 
 @dataclass(frozen=True)
