@@ -88,7 +88,46 @@ def test_the_temperature_is_set_by_rows_that_were_held_out() -> None:
     assert torch.tensor(honest.predict_proba(fresh)).max() < 0.99
 
 
-def test_several_labels_a_row_are_refused_with_what_to_do() -> None:
-    x = np.random.default_rng(0).normal(size=(20, 2))
-    with pytest.raises(ValueError, match=r"`y` must be one label a row, .* got \(20, 2\)\. .*Bernoulli"):
-        DropoutClassifier(preset="quick").fit(x, x > 0)
+def tags(
+    rows: int = 400, seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """Rows, three labels that do not exclude each other, and the true chances of yes."""
+    source = np.random.default_rng(seed)
+    x = source.normal(size=(rows, 3))
+    chances = 1 / (1 + np.exp(-np.stack([2 * x[:, 0], x[:, 1] - x[:, 0], np.full(rows, -2.0)], 1)))
+    return x, (source.random((rows, 3)) < chances).astype(np.int64), chances
+
+
+def test_several_labels_a_row_have_a_probability_each(tmp_path: Path) -> None:
+    x, y, _ = tags()
+    model = DropoutClassifier(**SMALL).fit(x, y)
+    test_x, test_y, chances = tags(seed=1)
+    probs = model.predict_proba(test_x)
+    assert probs.shape == (400, 3)
+    assert model.classes_.tolist() == [0, 1, 2]
+    # As near to the true chances as 400 rows allow: far nearer than how often each label occurs.
+    constant = ((y.mean(0) - chances) ** 2).mean(0)
+    np.testing.assert_array_less(((probs - chances) ** 2).mean(0)[:2], 0.2 * constant[:2])
+    np.testing.assert_array_equal(model.predict(test_x), probs > 0.5)
+    # All labels of a row at once: averaged over functions, not over labels.
+    draws = model.predict_dist(test_x).draws
+    per_label = torch.where(torch.from_numpy(test_y) == 1, draws, -draws).sigmoid().log()
+    joint = per_label.sum(-1).logsumexp(0) - np.log(len(draws))
+    np.testing.assert_allclose(model.log_likelihood(test_x, test_y), joint, rtol=1e-6)
+    model.save(tmp_path / "model.safetensors")
+    loaded = DropoutClassifier.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict_proba(test_x), probs)
+    assert model.partial_fit(test_x, test_y).predict_proba(x).shape == (400, 3)
+
+
+def test_labels_that_are_neither_yes_nor_no_are_refused() -> None:
+    x, y, _ = tags(20)
+    with pytest.raises(ValueError, match=r"`y` must be 0 or 1 in every column; got 2"):
+        DropoutClassifier(**SMALL).fit(x, y + 1)
+    model = DropoutClassifier(**SMALL).fit(x, y)
+    with pytest.raises(ValueError, match=r"`y` must be of shape \(N, 3\), as in the fit; got \(20,\)"):
+        model.partial_fit(x, y[:, 0])
+    with pytest.raises(ValueError, match=r"`y` must be of shape \(N, 3\); got \(20, 2\)"):
+        model.log_likelihood(x, y[:, :2])
+    # The next fit may be of another kind.
+    assert model.fit(x, y[:, 0]).predict(x).shape == (20,)

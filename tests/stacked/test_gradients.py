@@ -58,10 +58,12 @@ def data(stack: Stack, targets: int = 2) -> tuple[Tensor, Tensor]:
     x = torch.randn(size, ROWS, INPUTS, dtype=torch.float64)
     if stack.first.noise == "classes":
         return x, torch.randint(targets, (size, ROWS))
+    if stack.first.noise == "labels":
+        return x, torch.randint(2, (size, ROWS, targets)).double()
     return x, torch.randn(size, ROWS, targets, dtype=torch.float64)
 
 
-NOISES = ("fixed", "map", "learned", "heteroscedastic", "classes")
+NOISES = ("fixed", "map", "learned", "heteroscedastic", "classes", "labels")
 DIFFERENT = (
     {"p": 0.3, "input_p": 0.2, "length_scale": 0.5},
     {"p": 0.05, "input_p": 0.4, "length_scale": 2.0, "scale_by_fan_in": True},
@@ -111,7 +113,8 @@ def autograd_gradients(
     for layer, mask in zip(model[::2], masks_of(stack, place), strict=True):
         if mask is not None:
             monkeypatch.setattr(layer, "noise_for", lambda *_args, value=mask: value)
-    per_row = likelihood.log_prob(model(x), y)
+    log_prob = likelihood.log_prob(model(x), y)
+    per_row = log_prob.reshape(len(x), -1).sum(1)  # all labels of a row, as NegativeELBO has them
     data_term = -(per_row if weight is None else per_row * weight).mean()
     loss = data_term + bd.total_kl(model) / NUM_DATA
     loss.backward()

@@ -71,10 +71,12 @@ def test_a_row_is_scored_by_all_that_have_not_seen_it() -> None:
     torch.testing.assert_close(scores, torch.tensor(expected), equal_nan=True)
 
 
-@pytest.mark.parametrize("noise", ["heteroscedastic", "learned", "classes"])
+@pytest.mark.parametrize("noise", ["heteroscedastic", "learned", "classes", "labels"])
 def test_a_calibrated_network_says_what_the_calibration_says(noise: str) -> None:
     x = torch.randn(40, 2)
-    y = torch.randint(3, (40,)) if noise == "classes" else torch.randn(40, 1)
+    y = torch.randint(3, (40,)) if noise == "classes" else torch.randn(40, 2)
+    if noise == "labels":
+        y = (y > 0).float()
     settings = Settings(hidden=(6,), epochs=3, p=0.2, noise=noise, batch_size=16)  # type: ignore[arg-type]
     network = train([Job(x, y, settings)])[0]
     change = Calibration(shift=0.8, slope=0.6)

@@ -25,6 +25,9 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
     The options are those of `DropoutRegressor` without the noise. `predict_dist(X)` has entropy, mutual
     information and variation ratio of every row; its classes are in the order of `classes_`.
 
+    Several labels a row: with y of shape (N, L), of 0 and 1, every column is a yes or no of its own
+    (`bayesdrop.Bernoulli`), and probabilities, predictions and uncertainties have that shape too.
+
     Args:
         preset: "default", "quick", or a paper's protocol: "gal2016", "gal2018", "two-layers".
         method: posterior: "bernoulli", "concrete", "learnable", "gaussian" or "dropconnect".
@@ -53,7 +56,8 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         progress: show a bar (needs the extra "cli").
 
     Attributes:
-        classes_: the labels.
+        classes_: the labels; with several labels a row, the numbers of their columns.
+        multilabel_: whether a row has several labels.
         mixture_: the networks.
         search_results_: candidates, their log-likelihood on held-out rows, how often each was picked.
 
@@ -65,16 +69,20 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
     """
 
     _owner = "DropoutClassifier"
+    multilabel_: bool
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows.
 
         Args:
             X: (N, K) numbers, an array or a frame.
-            y: (N,) labels.
+            y: (N,) labels, or (N, L) of 0 and 1.
             sample_weight: (N,) weights of the rows; those of weight 0 are left out.
         """
         x, labels = self._validated(X, y, reset=True)
+        if self.multilabel_:
+            self._fit_table(x, labels, self._weight(sample_weight, x), None)
+            return self
         self.classes_ = np.unique(labels)
         weight = self._weight(sample_weight, x)
         seen = labels if weight is None else labels[weight > 0]
@@ -90,67 +98,104 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
 
         Args:
             X: (N, K) numbers.
-            y: (N,) labels.
-            classes: all labels there will ever be, in the first call; those of `y` if None.
+            y: (N,) labels, or (N, L) of 0 and 1.
+            classes: all labels there will ever be, in the first call; those of `y` if None. With several
+                labels a row, the numbers of the columns.
             sample_weight: (N,) weights of the rows.
         """
         if not self.__sklearn_is_fitted__():
             x, labels = self._validated(X, y, reset=True)
+            if self.multilabel_:
+                self._check_columns(classes)
+                self._fit_table(x, labels, self._weight(sample_weight, x), None)
+                return self
             self.classes_ = np.unique(labels if classes is None else classes)
             self._fit_table(x, self._places(labels), self._weight(sample_weight, x), len(self.classes_))
             return self
         x, labels = self._validated(X, y, reset=False)
-        self._grow_table(x, self._places(labels), self._weight(sample_weight, x))
+        places = labels if self.multilabel_ else self._places(labels)
+        self._grow_table(x, places, self._weight(sample_weight, x))
         return self
 
     def predict_proba(self, X: Any) -> Array:
-        """(N, K) class probabilities, in the order of `classes_`.
+        """(N, K) class probabilities, in the order of `classes_`; (N, L) chances of yes with several labels.
 
         Args:
             X: (N, columns) numbers.
         """
         probs = np.concatenate([as_numbers(one.probs) for one in self._chunks(self._checked(X))])
+        if self.multilabel_:
+            return probs
         # Of exactly one in sum, as whoever reads them may ask.
         value: Array = probs / probs.sum(1, keepdims=True)
         return value
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """(N,) the most probable labels.
+        """(N,) the most probable labels; (N, L) of 0 and 1 with several labels a row.
 
         Args:
             X: (N, columns) numbers.
         """
-        places = self.predict_proba(X).argmax(1)
+        probs = self.predict_proba(X)
+        if self.multilabel_:
+            return (probs > 0.5).astype(np.int64)
+        places = probs.argmax(1)
         labels: NDArray[Any] = self.classes_[places]
         return labels
 
     def log_likelihood(self, X: Any, y: Any) -> Array:
-        """(N,) log probability of each label.
+        """(N,) log probability of each label; of all labels of a row at once where it has several.
 
         Args:
             X: (N, columns) numbers.
-            y: (N,) labels.
+            y: (N,) labels, or (N, L) of 0 and 1.
         """
         x = self._checked(X)
+        if self.multilabel_:
+            return as_numbers(self.mixture_.log_prob(x, self._yes_or_no(np.asarray(y))))
         return as_numbers(self.mixture_.log_prob(x, self._places(np.asarray(y))))
 
     def _preset_options(self) -> dict[str, Any]:
-        return {"noise": "classes"}
+        return {"noise": self._noise()}
 
     def _noise(self) -> NoiseModel | None:
-        return "classes"
+        return "labels" if getattr(self, "multilabel_", False) else "classes"
 
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
         if y is None:
             raise ValueError(f"{self._owner}: requires y to be passed, but the target y is None.")
         with told_by(self._owner, "X", "y"), large_numbers():
-            shape = np.asarray(y).shape
-            if len(shape) == 2 and shape[1] > 1:
-                hint = "For several labels a row, train a network of your own with bayesdrop.Bernoulli()."
-                raise ValueError(must(self._owner, "y", "one label a row, shape (N,)", shape, hint))
-            x, labels = validate_data(self, X, y, reset=reset, dtype=np.float64)
+            several = _has_columns(y)
+            if not reset and several != self.multilabel_:
+                want = f"of shape (N, {len(self.classes_)})" if self.multilabel_ else "of shape (N,)"
+                raise ValueError(must(self._owner, "y", f"{want}, as in the fit", np.shape(y)))
+            x, labels = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=several)
+            if several:
+                found = labels.toarray() if hasattr(labels, "toarray") else labels
+                if reset:
+                    self.multilabel_ = True
+                    self.classes_ = np.arange(found.shape[1])
+                return x, self._yes_or_no(found)
             check_classification_targets(labels)
+        if reset:
+            self.multilabel_ = False
         return x, labels
+
+    def _check_columns(self, classes: Sequence[Any] | None) -> None:
+        if classes is not None and not np.array_equal(classes, self.classes_):
+            want = f"None, or the numbers of the columns of `y`, 0 to {len(self.classes_) - 1}"
+            raise ValueError(must(self._owner, "classes", want, classes))
+
+    def _yes_or_no(self, y: NDArray[Any]) -> NDArray[np.bool_]:
+        """(N, L) labels as bool."""
+        if y.ndim != 2 or y.shape[1] != len(self.classes_):
+            raise ValueError(must(self._owner, "y", f"of shape (N, {len(self.classes_)})", y.shape))
+        yes = y == 1
+        odd = ~(yes | (y == 0))
+        if odd.any():
+            hint = "Several columns of `y` are labels that do not exclude each other."
+            raise ValueError(must(self._owner, "y", "0 or 1 in every column", y[odd][0].item(), hint))
+        return np.asarray(yes, dtype=np.bool_)
 
     def _places(self, labels: NDArray[Any]) -> NDArray[np.int64]:
         """Labels as 0, 1, ..."""
@@ -159,3 +204,14 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
             shown = sorted(map(str, unknown))[:5]
             raise ValueError(must(self._owner, "y", f"among the classes {self.classes_.tolist()}", shown))
         return np.searchsorted(self.classes_, labels).astype(np.int64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def _has_columns(y: Any) -> bool:
+    """Whether `y` has several columns, as an array, a frame or a sparse matrix."""
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    return len(shape) == 2 and shape[1] > 1

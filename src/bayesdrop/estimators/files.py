@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bayesdrop.errors import must
 from bayesdrop.stacked.encode import Encoder, TargetScale
-from bayesdrop.stacked.heads import outputs_for
+from bayesdrop.stacked.heads import LOGITS, outputs_for
 from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.mixture import Component, Mixture
 from bayesdrop.stacked.settings import Settings
@@ -109,7 +109,8 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
         settings, widths = network.settings, network.widths
         _check("inputs", widths[0] == encoders[component.bins].width)
         _check("outputs", widths[-1] == outputs_for(settings.noise, outputs))
-        _check("noise", (settings.noise == "classes") == (target is None))
+        _check("noise", (settings.noise in LOGITS) == (target is None))
+        _check("noise", (settings.noise == "labels") == (components[0].network.settings.noise == "labels"))
         gaussian = settings.noise in ("fixed", "map", "learned")
         _check("log_noise_std", (network.log_noise_std is not None) == gaussian)
         _check("log_noise_std", network.log_noise_std is None or network.log_noise_std.shape == (outputs,))
@@ -139,6 +140,7 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
             "classes",
             estimator.classes_.ndim == 1 and estimator.classes_.dtype.kind == header["classes_kind"],
         )
+        estimator.multilabel_ = components[0].network.settings.noise == "labels"
     if target is not None:
         estimator._one_target = header["one_target"]
         estimator._num_targets = len(target.mean)

@@ -15,7 +15,7 @@ from bayesdrop.layers import (
     StochasticLayer,
 )
 from bayesdrop.layers.base import InputNoiseLayer
-from bayesdrop.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
 from bayesdrop.stacked.activations import ACTIVATIONS
 from bayesdrop.stacked.job import Trained
 
@@ -42,6 +42,8 @@ def likelihood_of(network: Trained) -> Likelihood:
         return HeteroscedasticGaussian()
     if noise == "classes":
         return Categorical()
+    if noise == "labels":
+        return Bernoulli()
     assert network.log_noise_std is not None
     return Gaussian(network.log_noise_std.exp(), noise=noise)
 

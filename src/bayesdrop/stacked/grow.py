@@ -45,7 +45,7 @@ def grow(
     seen = mixture.seen.joined(Seen.of(table.x))
     encoders = {bins: replace(encoder, seen=seen) for bins, encoder in mixture.encoders.items()}
     inputs = {bins: encoder.table_inputs(table.x) for bins, encoder in encoders.items()}
-    targets = torch.from_numpy(table.y) if mixture.target is None else mixture.target.standardised(table.y)
+    targets = table.targets_in(mixture.target)
     source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([table.seed, size])))
     jobs: list[Job] = []
     held: list[Tensor | None] = []

@@ -7,15 +7,18 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
-__all__ = ["Head", "make_head", "outputs_for"]
+__all__ = ["LOGITS", "Head", "make_head", "outputs_for"]
 
 Level = Tensor | None
 _LOG_2PI = math.log(2 * math.pi)
+#: noise models whose outputs are logits
+LOGITS = ("classes", "labels")
 
 
 def outputs_for(noise: str, targets: int) -> int:
-    """How many outputs a network needs for D targets (or K classes)."""
+    """How many outputs a network needs for D targets (or K classes, or D labels)."""
     return 2 * targets if noise == "heteroscedastic" else targets
 
 
@@ -145,8 +148,34 @@ class _Classes(Head):
         return loss, grad
 
 
+class _Labels(Head):
+    """log(1 + exp(f)) - y f for every label, summed over the labels of a row."""
+
+    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+        return (softplus(output) - y * output).sum(-1)
+
+    def backward(
+        self,
+        output: Tensor,
+        y: Tensor,
+        noise: Tensor | None,
+        weight: Tensor | None,
+        noise_grad: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        loss = self.loss(output, y, noise)
+        grad = torch.sigmoid(output).sub_(y).div_(output.shape[1])
+        if weight is not None:
+            grad.mul_(weight.unsqueeze(-1))
+        return loss, grad
+
+
+_HEADS: dict[str, type[Head]] = {
+    "heteroscedastic": _Heteroscedastic,
+    "classes": _Classes,
+    "labels": _Labels,
+}
+
+
 def make_head(noise: str) -> Head:
     """The head of a noise model."""
-    if noise == "heteroscedastic":
-        return _Heteroscedastic()
-    return _Classes() if noise == "classes" else _Gaussian()
+    return _HEADS.get(noise, _Gaussian)()

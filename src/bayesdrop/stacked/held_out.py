@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bayesdrop.stacked.heads import make_head
+from bayesdrop.stacked.heads import LOGITS, make_head
 from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.packed import PackedInputs
 from bayesdrop.stacked.scores import draw_outputs
@@ -26,7 +26,7 @@ class Calibration:
     """How the noise of a network is changed after training.
 
     Heteroscedastic: log-variance s becomes slope * s + shift. One noise level: log variance + shift.
-    Classes: logits times slope.
+    Classes and labels: logits times slope.
 
     Attributes:
         shift: see above.
@@ -41,7 +41,7 @@ class Calibration:
 
     def outputs(self, output: Tensor, noise: str, targets: int) -> Tensor:
         """Changed outputs (..., D), (..., 2 D) or (..., K)."""
-        if noise == "classes":
+        if noise in LOGITS:
             return output * self.slope
         if noise != "heteroscedastic":
             return output
@@ -58,7 +58,7 @@ def calibrated(network: Trained, calibration: Calibration) -> Trained:
     """The network with the change put into its last layer, or its noise level."""
     weights, biases = list(network.weights), list(network.biases)
     noise = network.settings.noise
-    if noise == "classes":
+    if noise in LOGITS:
         weights[-1], biases[-1] = weights[-1] * calibration.slope, biases[-1] * calibration.slope
     elif noise == "heteroscedastic":
         targets = weights[-1].shape[1] // 2
@@ -93,13 +93,13 @@ class HeldOut:
     def log_prob(self, calibration: Calibration) -> Tensor:
         """(n,) log of the mean density over draws."""
         outputs, y = self.outputs, self.y
-        targets = 0 if self.noise == "classes" else y.shape[1]
+        targets = 0 if self.noise in LOGITS else y.shape[1]
         changed = calibration.outputs(outputs, self.noise, targets)
         level = None
         if self.log_noise_std is not None:
             level = (self.log_noise_std + 0.5 * calibration.shift).view(1, 1, -1)
         targets_of_draws = y.expand(len(outputs), *y.shape)
-        if math.isinf(calibration.dof) or self.noise == "classes":
+        if math.isinf(calibration.dof) or self.noise in LOGITS:
             log_prob = -make_head(self.noise).loss(changed, targets_of_draws, level)
         else:
             mean = changed[..., :targets]
@@ -170,7 +170,7 @@ def calibrate(
     def best_of(shifts: Sequence[float], slopes: Sequence[float], dofs: Sequence[float]) -> Calibration:
         return max((Calibration(*way) for way in itertools.product(shifts, slopes, dofs)), key=value)
 
-    if noise == "classes":
+    if noise in LOGITS:
         found = best_of([0.0], [2.0 ** (step / 2) for step in range(-6, 3)], [math.inf])
         return best_of([0.0], [found.slope * 2.0 ** (step / 8) for step in range(-3, 4)], [math.inf])
     sloped = slopes and noise == "heteroscedastic" and given is None

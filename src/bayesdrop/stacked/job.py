@@ -22,7 +22,7 @@ class Job:
 
     Args:
         x: (R, K) inputs of a table, standardised as they should be; packed, if they are many.
-        y: (R, D) targets, or (R,) integer labels with `noise="classes"`.
+        y: (R, D) targets; (R,) integer labels with `noise="classes"`; (R, D) of 0 and 1 with "labels".
         settings: how the network is built and trained.
         seed: of first weights, order of rows and noise.
         rows: (N,) places of the rows to train on; all if None.
@@ -56,6 +56,8 @@ class Job:
             want = "of shape (R, D) and of the dtype of x"
             raise ValueError(must("Job", "y", want, f"{tuple(self.y.shape)}, {self.y.dtype}"))
         must_be_finite("Job", "y", self.y)
+        if self.settings.noise == "labels" and not bool(((self.y == 0) | (self.y == 1)).all()):
+            raise ValueError(must("Job", "y", "0 or 1", self.y[(self.y != 0) & (self.y != 1)][0].item()))
         if len(self.y) != len(self.x):
             raise ValueError(must("Job", "y", f"{len(self.x)} rows", len(self.y)))
         if self.num_rows < 1:
@@ -79,7 +81,7 @@ class Job:
 
     @property
     def targets(self) -> int:
-        """D targets, or K classes."""
+        """D targets or labels, or K classes."""
         if self.settings.noise != "classes":
             return self.y.shape[1]
         return int(self.y.max()) + 1 if self.classes is None else self.classes

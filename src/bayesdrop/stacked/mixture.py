@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesdrop.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
 from bayesdrop.predict import Prediction
 from bayesdrop.stacked.encode import Array, Encoder, TargetScale
 from bayesdrop.stacked.job import Trained
@@ -38,7 +38,7 @@ class Mixture:
     Attributes:
         components: the networks.
         encoders: by their number of bins.
-        target: scale of the targets; None for classes.
+        target: scale of the targets; None for classes and labels.
         num_draws: draws of all networks together.
         dof: degrees of freedom of Student's t; infinite for Gaussian noise. A t is a mixture of Gaussians
             of many scales: every draw has a noise scale of its own, at evenly spaced quantiles.
@@ -67,7 +67,7 @@ class Mixture:
     def likelihood(self) -> Likelihood:
         """What `draws` mean."""
         if self.target is None:
-            return Categorical()
+            return Bernoulli() if self.noise == "labels" else Categorical()
         level = self.components[0].network.log_noise_std
         if len(self.components) > 1 or level is None or math.isfinite(self.dof):
             return HeteroscedasticGaussian()
@@ -131,7 +131,7 @@ class Mixture:
 
     @torch.no_grad()
     def log_prob(self, x: Array, y: NDArray[Any], num_draws: int | None = None, seed: int = 0) -> Tensor:
-        """(N,) log density of each target under the mixture, no draws kept."""
+        """(N,) log density of each row's targets, or labels, under the mixture, no draws kept."""
         likelihood = self.likelihood
         targets = torch.from_numpy(np.ascontiguousarray(y))
         total: Tensor | None = None
@@ -139,6 +139,8 @@ class Mixture:
         for block in self.blocks(x, num_draws, seed):
             for output in block:
                 score = likelihood.log_prob(output, targets)
+                if self.noise == "labels":
+                    score = score.sum(-1)
                 total = score if total is None else torch.logaddexp(total, score)
             count += len(block)
         assert total is not None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bayesdrop.errors import is_one_of, must
+from bayesdrop.stacked.heads import LOGITS
 from bayesdrop.stacked.recipe import Candidate, Recipe
 from bayesdrop.stacked.settings import NoiseModel, Settings
 
@@ -35,7 +36,7 @@ def gal2016(
         length_scale: prior length scale.
         precision: tau in the target's units; chosen on the last 20 % of the rows if None.
         epochs: passes over the data; 400, or 200 for many rows, if None.
-        noise: "fixed", or "classes".
+        noise: "fixed", "classes" or "labels".
 
     Reference: Gal & Ghahramani (2016), section 5.3.
     """
@@ -54,7 +55,7 @@ def gal2016(
         first_weights="glorot",
         check_every=100,
     )
-    if precision is not None or noise == "classes":
+    if precision is not None or noise in LOGITS:
         return Recipe((Candidate(settings),), parts=0, calibrate=False, num_draws=1000)
     return Recipe(
         (Candidate(settings),), folds=5, parts=1, holdout="last", refit=True, num_draws=1000, judge_draws=300
@@ -82,7 +83,7 @@ def gal2018(
         length_scale: prior length scale.
         epochs: passes over the data; 4,000, or 2,000 for many rows, if None.
         hidden: one layer of 50 units (100 for many rows) if None.
-        noise: "fixed", or "classes".
+        noise: "fixed", "classes" or "labels".
 
     Reference: the protocol of 2018 in the authors' repository of Gal & Ghahramani (2016).
     """
@@ -110,7 +111,7 @@ def gal2018(
         parts=1,
         holdout="last",
         refit=True,
-        precisions=None if noise == "classes" else precisions,
+        precisions=None if noise in LOGITS else precisions,
         num_draws=1000,
         judge_draws=300,
     )
@@ -135,7 +136,7 @@ def two_layers(
         precisions: tau in the target's units to choose from; any, by a sweep, if None.
         length_scale: prior length scale.
         epochs: passes over the data.
-        noise: "fixed", or "classes".
+        noise: "fixed", "classes" or "labels".
     """
     return gal2018(
         rows,
@@ -157,11 +158,12 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     Args:
         rows: N of the table.
         columns: of the table.
-        noise: "heteroscedastic" or "classes", or another noise model.
+        noise: "heteroscedastic", "classes" or "labels", or another noise model.
     """
     small = rows < 3000
     width = 128 if small else 192 if rows < 20_000 else 256
-    batch = 128 if rows < 20_000 else 256
+    # More than 32 of a handful of rows would only repeat them.
+    batch = 32 if rows <= 32 else 128 if rows < 20_000 else 256
     steps = 900 if small else 3500 if rows < 20_000 else 9000
     epochs = max(1, min(250, round(steps * batch / rows)))
     common: dict[str, Any] = {
@@ -191,9 +193,9 @@ def quick_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedasti
     Args:
         rows: N of the table.
         columns: of the table.
-        noise: "heteroscedastic" or "classes", or another noise model.
+        noise: "heteroscedastic", "classes" or "labels", or another noise model.
     """
-    batch = 64 if rows < 1000 else 256
+    batch = 32 if rows <= 32 else 64 if rows < 1000 else 256
     epochs = max(1, min(150, round(1200 * batch / rows)))
     common: dict[str, Any] = {"noise": noise, "batch_size": batch, "epochs": epochs, "check_every": epochs}
     settings = Settings(hidden=(64, 64), p=0.05, lr=5e-3, **common)

@@ -77,7 +77,7 @@ class Scores:
     """What T draws of a network, or of several as one mixture, say about N targets.
 
     Attributes:
-        mean: (N, D) predictive mean, or class probabilities.
+        mean: (N, D) predictive mean, or probabilities of classes or labels.
         log_prob: (N,) log density of each target, averaged over draws.
     """
 
@@ -112,14 +112,13 @@ def score(
     total: Tensor | None = None
     mean: Tensor | None = None
     for network in networks:
-        classes = network.settings.noise == "classes"
         head = make_head(network.settings.noise)
         level = network.log_noise_std
         if level is not None:
             level = (level + log_noise_scale).view(1, 1, -1)
         for drawn in draw_outputs(network, x, num_draws=num_draws, seed=seed):
             output = drawn.contiguous()
-            part = torch.softmax(output, -1).sum(0) if classes else output[..., : y.shape[-1]].sum(0)
+            part = _means(output, network.settings.noise, y).sum(0)
             if network.settings.noise == "heteroscedastic" and log_noise_scale:
                 output[..., y.shape[1] :] += 2 * log_noise_scale
             targets = y.expand(len(output), *y.shape)
@@ -130,6 +129,13 @@ def score(
     assert mean is not None
     count = num_draws * len(networks)
     return Scores(mean / count, total - math.log(count))
+
+
+def _means(output: Tensor, noise: str, y: Tensor) -> Tensor:
+    """(C, N, D) what each draw expects: a target, or the probabilities of classes or labels."""
+    if noise == "classes":
+        return torch.softmax(output, -1)
+    return torch.sigmoid(output) if noise == "labels" else output[..., : y.shape[-1]]
 
 
 def log_likelihoods(checked: Sequence[tuple[Trained, Tensor, Tensor]]) -> list[float]:

@@ -19,7 +19,7 @@ from bayesdrop.errors import (
 __all__ = ["Activation", "FirstWeights", "Method", "NoiseModel", "Schedule", "Settings"]
 
 Method = Literal["bernoulli", "concrete", "learnable", "gaussian", "dropconnect"]
-NoiseModel = Literal["fixed", "map", "learned", "heteroscedastic", "classes"]
+NoiseModel = Literal["fixed", "map", "learned", "heteroscedastic", "classes", "labels"]
 Activation = Literal["relu", "silu", "gelu", "tanh"]
 Schedule = Literal["one-cycle", "constant"]
 FirstWeights = Literal["linear", "glorot"]
@@ -39,7 +39,7 @@ class Settings:
         method: which posterior: `BernoulliDropout`, `ConcreteDropout`, `LearnableDropout`,
             `GaussianDropout` or `DropConnect`.
         noise: "fixed", "map" (closed form under a Gamma prior, once an epoch), "learned" or
-            "heteroscedastic" Gaussian noise, or "classes".
+            "heteroscedastic" Gaussian noise, "classes", or "labels" (a yes or no for each).
         p: chance of dropping hidden units, where learned rates start: one number, or one per hidden layer.
         input_p: chance of dropping inputs. A rate of exactly 0 stays 0, whatever the method.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).

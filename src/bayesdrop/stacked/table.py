@@ -23,9 +23,9 @@ class Table:
 
     Args:
         x: (N, K) columns.
-        y: (N, D) targets, or (N,) labels 0, 1, ... as int64.
+        y: (N, D) targets; (N,) classes 0, 1, ... as int64; or (N, D) labels as bool, a yes or no each.
         weight: (N,) weights of the rows.
-        classes: how many labels there are.
+        classes: how many classes there are.
         seed: of everything random.
         name: of the table.
     """
@@ -45,13 +45,21 @@ class Table:
 
     @cached_property
     def target(self) -> TargetScale | None:
-        """Scale of the targets; None for labels."""
-        return TargetScale.of(self.y, self.weight) if self.y.ndim == 2 else None
+        """Scale of the targets; None for classes and labels."""
+        is_number = self.y.ndim == 2 and self.y.dtype != np.bool_
+        return TargetScale.of(self.y, self.weight) if is_number else None
 
     @cached_property
     def targets(self) -> Tensor:
         """What networks are trained on."""
-        return torch.from_numpy(self.y) if self.target is None else self.target.standardised(self.y)
+        return self.targets_in(self.target)
+
+    def targets_in(self, scale: TargetScale | None) -> Tensor:
+        """The targets in units of a scale; labels as 0.0 and 1.0."""
+        if scale is not None:
+            return scale.standardised(self.y)
+        y = torch.from_numpy(self.y)
+        return y.to(torch.float32) if self.y.dtype == np.bool_ else y
 
     @cached_property
     def weights(self) -> Tensor | None:
