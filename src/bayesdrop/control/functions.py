@@ -32,18 +32,18 @@ class HeldFunctions:
         self.number = 1 if index is None else len(index)
         if self.number < 1:
             raise ValueError(must("HeldFunctions", "index", "at least one function", index))
-        layers = [layer for layer in model.body if isinstance(layer, InputNoiseLayer)]
-        noises: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers}
-        with torch.no_grad():
-            for each in index or ():
-                place = whole_number("HeldFunctions", "index", each, at_least=0)
-                with FunctionDraw(model, seed=seed, index=place):
-                    for layer in layers:
-                        row = layer.layer.weight.new_zeros(1, layer.layer.weight.shape[1])
-                        noise = layer.input_noise(row)
-                        noises[layer].append(torch.ones_like(row) if noise is None else noise)
-        self._noises = {layer: torch.cat(rows) for layer, rows in noises.items() if rows}
-        self._repeated: dict[nn.Module, Tensor] = {}
+        self._noises: dict[nn.Module, Tensor] = {}
+        if index is not None:
+            numbers = [whole_number("HeldFunctions", "index", each, at_least=0) for each in index]
+            with torch.no_grad(), FunctionDraw(model, seed=seed, index=numbers):
+                # A pass tells the draw how many rows there are.
+                model(model.output_scale.new_zeros(self.number, model.state_size + model.action_size))
+                for layer in model.body:
+                    if isinstance(layer, InputNoiseLayer):
+                        rows = layer.layer.weight.new_zeros(self.number, layer.layer.weight.shape[1])
+                        noise = layer.input_noise(rows)
+                        if noise is not None:
+                            self._noises[layer] = noise
         self._rows = 0
         self._steps: list[tuple[nn.Module, Tensor | None, Tensor | None, Tensor | None]] = []
 

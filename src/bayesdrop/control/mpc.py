@@ -90,6 +90,9 @@ class MPC:
         Shape: (A,).
         """
         must_be_finite("MPC.act", "state", state)
+        if state.shape != (self.model.state_size,):
+            want = f"of shape ({self.model.state_size},)"
+            raise ValueError(must("MPC.act", "state", want, tuple(state.shape)))
         length = self.horizon if steps_left is None else min(self.horizon, steps_left)
         if self._plan is None:
             mean = state.new_zeros(self.restarts, length, self.model.action_size)

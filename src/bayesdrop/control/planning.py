@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from bayesdrop.control.cross_entropy import Best, maximise
 from bayesdrop.control.dynamics import DynamicsModel
 from bayesdrop.control.rollout import Reward, Simulator
+from bayesdrop.errors import real_number, whole_number
 
 __all__ = ["Planner", "imitate"]
 
@@ -21,7 +22,7 @@ class Planner:
     Attributes:
         horizon: H, steps of a plan.
         limit: largest action, either way.
-        restarts: searches from nothing, of which the best is kept.
+        restarts: searches from nothing, each of which ends in another plan.
         samples: of an iteration.
         elites: of an iteration.
         iterations: of a search from nothing.
@@ -38,10 +39,16 @@ class Planner:
     again: int = 12
     std: float = 7.0
 
+    def __post_init__(self) -> None:
+        for name in ("horizon", "restarts", "samples", "elites", "iterations", "again"):
+            whole_number("Planner", name, getattr(self, name), at_least=1)
+        for name in ("limit", "std"):
+            real_number("Planner", name, getattr(self, name), "a positive number", above=0)
+
     def plan(
         self, model: DynamicsModel, reward: Reward, starts: Tensor, *, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """A plan from the mean of some starts, changed to suit each of them.
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Plans from the mean of some starts, one of every restart, each changed to suit every start.
 
         Args:
             model: its mean network is planned in.
@@ -49,22 +56,25 @@ class Planner:
             starts: (n, S).
             generator: of the samples.
 
-        Returns: the states that the plans go through (n, H, S), their actions (n, H, A), and what the mean
-            network says that they return (n,).
+        Returns: of every restart, the states that its plans go through (n, H, S), and their actions (n, H, A).
         """
         simulator = Simulator(model, particles=1, horizon=self.horizon, noise=False, mean=True)
+        nothing = starts.new_zeros(self.restarts, self.horizon, model.action_size)
         centre = starts.mean(0)
-        nothing = centre.new_zeros(self.restarts, self.horizon, model.action_size)
         first = self._searched(simulator, reward, centre, nothing, self.std, self.iterations, generator)
-        best = first.arguments[first.values.argmax()].expand(len(starts), -1, -1)
-        found = self._searched(simulator, reward, starts, best, self.std / 4, self.again, generator)
-        actions = found.arguments
-        states = [starts]
+        # All restarts and starts side by side.
+        every = starts.repeat(self.restarts, 1)
+        mean = first.arguments.repeat_interleave(len(starts), 0)
+        actions = self._searched(
+            simulator, reward, every, mean, self.std / 4, self.again, generator
+        ).arguments
+        states = [every]
         with torch.no_grad():
             for time in range(self.horizon - 1):
                 output = simulator.functions(states[-1], actions[:, time])
                 states.append(model.next_state(states[-1], output))
-        return torch.stack(states, 1), actions, found.values
+        path = torch.stack(states, 1)
+        return list(zip(path.split(len(starts)), actions.split(len(starts)), strict=True))
 
     def _searched(
         self,

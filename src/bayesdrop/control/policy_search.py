@@ -1,10 +1,10 @@
-"""PolicySearch: a policy that does well in a dynamics model, under all that the model is unsure of."""
+"""PolicySearch: policies that do well in a dynamics model, under all that the model is unsure of."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from bayesdrop.control.dynamics import DynamicsModel
 from bayesdrop.control.planning import Planner, imitate
+from bayesdrop.control.policy_stack import PolicyStack
 from bayesdrop.control.rollout import MomentMatching, Reward, Simulator
-from bayesdrop.errors import must, must_be_module, real_number, whole_number
+from bayesdrop.errors import must, real_number, whole_number
 
 __all__ = ["Found", "PolicySearch"]
 
@@ -22,22 +23,27 @@ Starts = Callable[[int, torch.Generator], Tensor]
 
 @dataclass(frozen=True)
 class Found:
-    """The policy that a search ends with.
+    """The policies that a search ends with, the best first.
 
     Attributes:
-        policy: the best of the candidates under new functions.
-        name: which of them it is: "plan", "improved" or "incumbent".
-        returns: what the model expects of every candidate, by name.
+        policies: as the model judges them, under functions that none was searched with.
+        returns: what the model expects of each.
+        names: what each is: "plan", "improved" or "incumbent".
     """
 
-    policy: nn.Module
-    name: str
-    returns: dict[str, float]
+    policies: list[nn.Module]
+    returns: list[float]
+    names: list[str]
+
+    @property
+    def policy(self) -> nn.Module:
+        """The best of them."""
+        return self.policies[0]
 
 
 @dataclass(frozen=True)
 class PolicySearch:
-    """Search for a policy by gradients of the return of imagined episodes.
+    """Search for policies by gradients of the return of imagined episodes.
 
         maximise E over functions f of the model of sum_t r(s_t),     s_t+1 = f(s_t, pi(s_t)) + noise
 
@@ -51,13 +57,12 @@ class PolicySearch:
         particles: functions of a step of the gradient.
         steps: of Adam.
         lr: its learning rate.
-        clip_norm: largest norm of the gradient.
+        clip_norm: largest norm of a policy's gradient.
         redraw_every: steps from one set of functions and noise to the next.
-        judges: functions by which the candidates are compared, none of which was searched with.
-        starts_each: starts of a judge.
+        judges: functions by which policies are compared, none of which was searched with.
         noise: whether the model's noise is part of the episodes. It is at least the model's least noise,
             which is more than a pole that has to be balanced can bear.
-        moment_matching: see `rollout`.
+        moment_matching: see `rollout`; for one policy at a time.
         planner: makes the plans of `from_plans`.
         plan_starts: from which plans are made.
         imitation_steps: of the regression on the plans.
@@ -73,7 +78,6 @@ class PolicySearch:
     clip_norm: float = 1.0
     redraw_every: int = 25
     judges: int = 30
-    starts_each: int = 1
     noise: bool = False
     moment_matching: MomentMatching = None
     planner: Planner | None = None
@@ -82,7 +86,7 @@ class PolicySearch:
     imitation_lr: float = 2e-2
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "particles", "steps", "redraw_every", "judges", "starts_each", "plan_starts"):
+        for name in ("horizon", "particles", "steps", "redraw_every", "judges", "plan_starts"):
             whole_number("PolicySearch", name, getattr(self, name), at_least=1)
         for name in ("lr", "clip_norm", "imitation_lr"):
             real_number("PolicySearch", name, getattr(self, name), "a positive number", above=0)
@@ -91,107 +95,142 @@ class PolicySearch:
                 raise TypeError(must("PolicySearch", name, "a function", getattr(self, name)))
 
     def improve(
-        self, model: DynamicsModel, policy: nn.Module, *, seed: int = 0, objective: Reward | None = None
-    ) -> list[float]:
+        self,
+        model: DynamicsModel,
+        policy: nn.Module | Sequence[nn.Module],
+        *,
+        seed: int = 0,
+        objective: Reward | None = None,
+    ) -> Tensor:
         """Gradient steps on a policy, which is changed in place. From random weights, this is deep PILCO.
 
-        Every time that functions are drawn anew the policy is judged by others; the best one is put back at
-        the end. The return of an unstable pole is a rugged function of a policy, and one step can lose it.
+        Several policies of one kind are improved side by side, each by its own gradient. Every time that
+        functions are drawn anew the policies are judged by others, and each has its best parameters at the
+        end: the return of an unstable pole is a rugged function of a policy, and one step can lose it.
 
         Args:
             model: trained.
-            policy: with parameters.
+            policy: one with parameters, or several.
             seed: of functions, noise and starts.
             objective: reward that is searched by, if not `reward`: one that is felt from further away.
 
-        Returns: the return of every step, of `objective`.
+        Returns: the return of every step by `objective`, (steps, policies).
         """
-        self._check(model, policy)
+        stack = self._stack(model, policy)
         objective = self.reward if objective is None else objective
-        parameters = [each for each in policy.parameters() if each.requires_grad]
-        optimizer = torch.optim.Adam(parameters, lr=self.lr, fused=True)
-        returns: list[float] = []
-        best = _Best(self, model, policy, objective, seed)
+        optimizer = torch.optim.Adam(stack.parameters, lr=self.lr, fused=True)
+        returns = torch.zeros(self.steps, stack.number)
+        number = 1_000_003 * seed
+        judge = self._simulator(model, self.judges, number + 500_009)
+        begun = self._begun(self.judges, number + 500_009, stack)
+        best = stack.copied()
+        top = self._judged(judge, stack, begun, objective)
         for step in range(self.steps):
             if step % self.redraw_every == 0:
-                if step:
-                    best.look()
-                number = 1_000_003 * seed + step
-                simulator = self._simulator(model, self.particles, number)
-                start = self.starts(self.particles, torch.Generator().manual_seed(number))
+                simulator = self._simulator(model, self.particles, number + step)
+                start = self._begun(self.particles, number + step, stack)
             optimizer.zero_grad()
-            value = simulator.run(policy, start).returns(objective).mean()
-            (-value).backward()  # type: ignore[no-untyped-call]
-            norm = nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+            value = simulator.run(stack, start).returns(objective)
+            by_policy = value.reshape(self.particles, stack.number).mean(0)
+            (-by_policy.sum()).backward()  # type: ignore[no-untyped-call]
             # An episode that leaves all bounds has no gradient; the next functions may have one.
-            if bool(torch.isfinite(norm)):
-                optimizer.step()
-            returns.append(float(value.detach()))
-        best.look()
-        best.put_back()
+            stack.clip_gradients(self.clip_norm)
+            optimizer.step()
+            returns[step] = by_policy.detach()
+            if (step + 1) % self.redraw_every == 0 or step + 1 == self.steps:
+                now = self._judged(judge, stack, begun, objective)
+                better = now > top
+                top = torch.where(better, now, top)
+                for kept, value in zip(best, stack.copied(), strict=True):
+                    kept[better] = value[better]
+        stack.put_back(best)
         return returns
 
-    def expected_return(self, model: DynamicsModel, policy: nn.Module, *, seed: int = 0) -> float:
-        """The mean return of a policy under `judges` functions of the model, `starts_each` starts each."""
-        self._check(model, policy)
-        start = self.starts(self.judges * self.starts_each, torch.Generator().manual_seed(seed))
-        with torch.no_grad():
-            returns = self._simulator(model, self.judges, seed).run(policy, start).returns(self.reward)
-        return float(torch.nan_to_num(returns, nan=0.0).mean())
+    def expected_return(
+        self, model: DynamicsModel, policy: nn.Module | Sequence[nn.Module], *, seed: int = 0
+    ) -> Tensor:
+        """The mean return of policies under `judges` functions of the model. Shape (policies,)."""
+        stack = self._stack(model, policy)
+        judge = self._simulator(model, self.judges, seed)
+        return self._judged(judge, stack, self._begun(self.judges, seed, stack), self.reward)
 
     def from_plans(
         self,
         model: DynamicsModel,
         make_policy: Callable[[], nn.Module],
         *,
-        incumbent: nn.Module | None = None,
+        incumbents: Sequence[nn.Module] = (),
         seed: int = 0,
         objective: Reward | None = None,
         plan_below: float = math.inf,
+        keep: int = 3,
     ) -> Found:
-        """Plan, imitate the plans, improve by gradients; the best of that and of the incumbent wins.
+        """Plan, imitate the plans, improve by gradients; the best of that and of the incumbents win.
 
-        The candidates are a new policy that imitates plans and is then improved, the incumbent improved, and
-        the incumbent as it is. All are judged by functions that none of them was searched with. Without the
-        unchanged incumbent a policy that works is lost sooner or later to a model that promises more.
+        The candidates are new policies that imitate plans and are then improved, the incumbents improved, and
+        the first incumbent as it is. All are judged by functions that none of them was searched with. Without
+        the unchanged incumbent a policy that works is lost sooner or later to a model that promises more.
 
         Args:
             model: trained.
             make_policy: a new policy.
-            incumbent: the policy of before; it is not changed.
+            incumbents: the policies of before, the best first; they are not changed.
             seed: of all that is random.
             objective: reward that is planned and searched by, if not `reward`.
-            plan_below: an incumbent of which the model expects as much is improved without a look at plans.
+            plan_below: where the model expects as much of the first incumbent, no plans are made.
+            keep: how many policies to give back.
         """
         if self.planner is None:
             raise ValueError(must("PolicySearch", "planner", "a Planner to search from plans", None))
-        candidates: dict[str, nn.Module] = {}
-        if incumbent is not None:
-            improved = copy.deepcopy(incumbent)
-            self.improve(model, improved, seed=seed, objective=objective)
-            candidates |= {"improved": improved, "incumbent": incumbent}
-        if incumbent is None or self.expected_return(model, improved, seed=seed) < plan_below:
-            candidates["plan"] = self._planned(model, make_policy(), seed, objective)
-        judged = {
-            name: self.expected_return(model, policy, seed=1_000_003 * seed + 999_983)
-            for name, policy in candidates.items()
-        }
-        name = max(judged, key=lambda each: judged[each])
-        return Found(candidates[name], name, judged)
+        candidates = [copy.deepcopy(each) for each in incumbents]
+        names = ["improved"] * len(candidates)
+        sure = (
+            len(incumbents) > 0 and float(self.expected_return(model, incumbents[0], seed=seed)) >= plan_below
+        )
+        if not sure:
+            planned = self._planned(model, make_policy, seed, objective)
+            candidates += planned
+            names += ["plan"] * len(planned)
+        self.improve(model, candidates, seed=seed, objective=objective)
+        candidates += incumbents[:1]
+        names += ["incumbent"] * len(incumbents[:1])
+        judged = self.expected_return(model, candidates, seed=1_000_003 * seed + 999_983)
+        order = judged.argsort(descending=True)[:keep].tolist()
+        return Found(
+            [candidates[place] for place in order],
+            [float(judged[place]) for place in order],
+            [names[place] for place in order],
+        )
 
     def _planned(
-        self, model: DynamicsModel, policy: nn.Module, seed: int, objective: Reward | None
-    ) -> nn.Module:
-        """A new policy that imitates plans, improved."""
+        self,
+        model: DynamicsModel,
+        make_policy: Callable[[], nn.Module],
+        seed: int,
+        objective: Reward | None,
+    ) -> list[nn.Module]:
+        """New policies, each of which imitates another plan."""
         assert self.planner is not None
-        self._check(model, policy)
         generator = torch.Generator().manual_seed(1_000_003 * seed + 17)
         start = self.starts(self.plan_starts, generator)
         by = self.reward if objective is None else objective
-        states, actions, _ = self.planner.plan(model, by, start, generator=generator)
-        imitate(policy, states, actions, steps=self.imitation_steps, lr=self.imitation_lr)
-        self.improve(model, policy, seed=seed, objective=objective)
-        return policy
+        policies = []
+        for states, actions in self.planner.plan(model, by, start, generator=generator):
+            policy = make_policy()
+            self._stack(model, policy)
+            imitate(policy, states, actions, steps=self.imitation_steps, lr=self.imitation_lr)
+            policies.append(policy)
+        return policies
+
+    def _begun(self, number: int, seed: int, stack: PolicyStack) -> Tensor:
+        """Starts, the same ones for every policy, in blocks."""
+        start = self.starts(number, torch.Generator().manual_seed(seed))
+        return start.repeat_interleave(stack.number, 0)
+
+    @torch.no_grad()
+    def _judged(self, judge: Simulator, stack: PolicyStack, begun: Tensor, reward: Reward) -> Tensor:
+        returns = judge.run(stack, begun).returns(reward).reshape(self.judges, stack.number)
+        return torch.nan_to_num(returns, nan=0.0).mean(0)
 
     def _simulator(self, model: DynamicsModel, particles: int, seed: int) -> Simulator:
         return Simulator(
@@ -203,39 +242,11 @@ class PolicySearch:
             moment_matching=self.moment_matching,
         )
 
-    def _check(self, model: DynamicsModel, policy: nn.Module) -> None:
+    def _stack(self, model: DynamicsModel, policy: nn.Module | Sequence[nn.Module]) -> PolicyStack:
         if not isinstance(model, DynamicsModel):
             raise TypeError(must("PolicySearch", "model", "a DynamicsModel", model))
-        must_be_module("PolicySearch", "policy", policy)
-        if not any(each.requires_grad for each in policy.parameters()):
-            raise ValueError(must("PolicySearch", "policy", "a policy with parameters to learn", policy))
-
-
-class _Best:
-    """The best parameters that a policy had so far, by functions that it is not searched with."""
-
-    def __init__(
-        self, search: PolicySearch, model: DynamicsModel, policy: nn.Module, objective: Reward, seed: int
-    ) -> None:
-        number = 1_000_003 * seed + 500_009
-        self.policy = policy
-        self.objective = objective
-        self.simulator = search._simulator(model, search.judges, number)
-        self.start = search.starts(search.judges, torch.Generator().manual_seed(number))
-        self.value = -math.inf
-        self.state: list[Tensor] = []
-        self.look()
-
-    @torch.no_grad()
-    def look(self) -> None:
-        """Keep the parameters as they are now, if none were better."""
-        value = float(self.simulator.run(self.policy, self.start).returns(self.objective).mean())
-        if value > self.value or not self.state:
-            self.value = value
-            self.state = [each.clone() for each in self.policy.parameters()]
-
-    @torch.no_grad()
-    def put_back(self) -> None:
-        """Give the policy its best parameters."""
-        for each, best in zip(self.policy.parameters(), self.state, strict=True):
-            each.copy_(best)
+        policies = [policy] if isinstance(policy, nn.Module) else list(policy)
+        if self.moment_matching is not None and len(policies) > 1:
+            want = "one policy where moments are matched, as particles of several would be mixed"
+            raise ValueError(must("PolicySearch", "policy", want, f"{len(policies)} policies"))
+        return PolicyStack("PolicySearch", policies)

@@ -38,16 +38,20 @@ class Config:
     variants: tuple[str, ...] = tuple(VARIANTS)
     seeds: int = 5
     trials: int = 25  #: of Concrete dropout
-    short_trials: int = 12  #: of fixed and scheduled rates
+    short_trials: int = 10  #: of fixed and scheduled rates
     other_trials: int = 8  #: of control without a policy and of the published search
     starts: int = 40  #: by which a policy is measured
     horizon: int = 25
     width: int = 200
-    first_steps: int = 1000  #: of training after the first trial
-    fit_steps: int = 500  #: after every other
+    first_steps: int = 800  #: of training after the first trial
+    fit_steps: int = 300  #: after every other
     search_steps: int = 80
-    plain_steps: int = 150
-    plan_iterations: int = 35
+    search_lr: float = 1e-2
+    plain_steps: int = 120
+    plans: int = 2  #: new policies of every search, each from a plan of its own
+    keep: int = 2  #: policies that go on to the next search
+    plan_samples: int = 100
+    plan_iterations: int = 25
     plan_below: float = 13.0  #: an incumbent that is expected to return as much is improved without new plans
     num_draws: int = 100
     seed: int = 0
@@ -56,18 +60,19 @@ class Config:
 SMOKE = Config(
     variants=("concrete, mirrored", "fixed", "mpc", "plain"),
     seeds=1, trials=3, short_trials=2, other_trials=2, starts=3, horizon=4, width=8, first_steps=5,
-    fit_steps=5, search_steps=2, plain_steps=2, plan_iterations=2, num_draws=5,
+    fit_steps=5, search_steps=2, plain_steps=2, plan_samples=6, plan_iterations=2, num_draws=5,
 )  # fmt: skip
 PRESETS = {
-    "quick": Config(variants=("concrete, mirrored", "fixed"), seeds=1, trials=12, short_trials=10),
+    "quick": Config(variants=("concrete, mirrored", "fixed"), seeds=1, trials=12, short_trials=6),
 }
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Let every agent learn, or find what it learned in the cache."""
     trials = {"long": config.trials, "short": config.short_trials, "other": config.other_trials}
-    fields = ("starts", "horizon", "width", "first_steps", "fit_steps", "plan_iterations", "plan_below")
-    common = {name: getattr(config, name) for name in (*fields, "num_draws")}
+    fields = ("starts", "horizon", "width", "first_steps", "fit_steps", "plan_below", "num_draws")
+    search = ("search_lr", "plans", "keep", "plan_samples", "plan_iterations")
+    common = {name: getattr(config, name) for name in (*fields, *search)}
     keys = [
         {
             "dropout": variant.dropout,

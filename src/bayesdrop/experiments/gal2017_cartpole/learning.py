@@ -77,9 +77,20 @@ class _Agent:
             starts=_starts,
             steps=key["search_steps"],
             moment_matching="diagonal" if key["control"] == "plain" else None,
-            planner=Planner(horizon=self.horizon, limit=LIMIT, iterations=key["plan_iterations"]),
+            lr=key["search_lr"],
+            planner=Planner(
+                horizon=self.horizon,
+                limit=LIMIT,
+                restarts=key["plans"],
+                samples=key["plan_samples"],
+                elites=max(key["plan_samples"] // 10, 2),
+                iterations=key["plan_iterations"],
+                again=max(key["plan_iterations"] // 3, 1),
+            ),
+            plan_starts=3,
         )
         self.policy: nn.Module | None = None
+        self.pool: list[nn.Module] = []
         self.random = np.random.default_rng(self.seed)
         self.train: list[Transitions] = []
         self.held_out: list[Transitions] = []
@@ -114,6 +125,7 @@ class _Agent:
                 self._objective(trial - 1),
                 horizon=self.horizon,
                 limit=LIMIT,
+                samples=max(self.key["plan_samples"] // 2, 8),
                 first_iterations=self.key["plan_iterations"],
                 seed=1000 * self.seed + trial,
             )
@@ -175,14 +187,16 @@ class _Agent:
                     self.policy = RBFPolicy(_features(), limit=LIMIT)
                 self.search.improve(self.model, self.policy, seed=seed)
                 return
-            self.policy = self.search.from_plans(
+            found = self.search.from_plans(
                 self.model,
                 lambda: MLPPolicy(_features(), limit=LIMIT),
-                incumbent=self.policy,
+                incumbents=self.pool,
                 seed=seed,
                 objective=self._objective(trial),
                 plan_below=self.key["plan_below"],
-            ).policy
+                keep=self.key["keep"],
+            )
+            self.pool, self.policy = found.policies, found.policy
 
     def _described(self) -> dict[str, Any]:
         """Rates of the three layers; epistemic std and error on transitions that were held out."""
