@@ -16,6 +16,7 @@ from bayesdrop.control import (
     MLPPolicy,
     Planner,
     PolicySearch,
+    PolicyStack,
     StateFeatures,
     Transitions,
     fit_dynamics,
@@ -28,9 +29,11 @@ from bayesdrop.control import (
 def point() -> DynamicsModel:
     """A model of a point on a line that an action moves: s' = s + a / 2."""
     torch.manual_seed(0)
-    states, actions = 3 * torch.randn(400, 1), torch.randn(400, 1)
+    states, actions = 3 * torch.randn(300, 1), torch.randn(300, 1)
     model = DynamicsModel(1, 1, hidden=(20,), state_scale=3.0, output_scale=0.5)
-    fit_dynamics(model, Transitions(states, actions, states + 0.5 * actions), steps=800)
+    fit_dynamics(
+        model, Transitions(states, actions, states + 0.5 * actions), steps=300, lr=5e-3, rate_lr=3e-2
+    )
     return model
 
 
@@ -106,15 +109,21 @@ def test_plans_and_policies_reach_what_is_best(point: DynamicsModel) -> None:
     search = search_of()
     generator = torch.Generator().manual_seed(0)
     begun = starts(3, generator)
-    states, actions, values = search.planner.plan(point, near_two, begun, generator=generator)
-    assert states.shape == (3, 6, 1)
-    torch.testing.assert_close(states[:, 0], begun)
-    assert actions.abs().max() <= 1
-    assert (values - BEST).abs().max() < 0.4
+    assert search.planner is not None
+    plans = search.planner.plan(point, near_two, begun, generator=generator)
+    assert len(plans) == 2
+    for states, actions in plans:
+        assert states.shape == (3, 6, 1)
+        torch.testing.assert_close(states[:, 0], begun)
+        assert actions.abs().max() <= 1
+        # In the world itself, which the model has learned.
+        path = begun.unsqueeze(1) + 0.5 * actions.cumsum(1)
+        assert (near_two(path).sum(1) - BEST).abs().max() < 0.4
     torch.manual_seed(0)
     found = search.from_plans(point, new_policy, seed=1)
-    assert found.name == "plan"
-    assert abs(found.returns["plan"] - BEST) < 0.5
+    assert found.names == ["plan", "plan"]
+    assert found.returns == sorted(found.returns, reverse=True)
+    assert abs(found.returns[0] - BEST) < 0.5
 
 
 def test_gradients_improve_a_random_policy(point: DynamicsModel) -> None:
@@ -122,7 +131,7 @@ def test_gradients_improve_a_random_policy(point: DynamicsModel) -> None:
     policy, search = new_policy(), search_of(steps=100, lr=2e-2)
     before = search.expected_return(point, policy)
     returns = search.improve(point, policy)
-    assert len(returns) == 100
+    assert returns.shape == (100, 1)
     assert search.expected_return(point, policy) > before + 1
     assert abs(search.expected_return(point, policy) - BEST) < 0.5
 
@@ -136,6 +145,43 @@ def test_a_search_that_goes_astray_gives_back_what_was_better(point: DynamicsMod
     assert wild.expected_return(point, policy, seed=8) > before - 0.1
 
 
+def test_policies_side_by_side_learn_as_they_do_alone(point: DynamicsModel) -> None:
+    torch.manual_seed(0)
+    search = search_of(steps=12, redraw_every=5)
+    alone = [new_policy() for _ in range(3)]
+    together = [copy.deepcopy(policy) for policy in alone]
+    returns = torch.cat([search.improve(point, policy, seed=4) for policy in alone], 1)
+    torch.testing.assert_close(search.improve(point, together, seed=4), returns, rtol=1e-4, atol=1e-4)
+    for one, other in zip(alone, together, strict=True):
+        for name, value in one.state_dict().items():
+            torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-3, atol=1e-4)
+    judged = torch.cat([search.expected_return(point, policy) for policy in alone])
+    torch.testing.assert_close(search.expected_return(point, together), judged, rtol=1e-3, atol=1e-3)
+
+
+def test_a_stack_acts_as_its_policies() -> None:
+    torch.manual_seed(0)
+    policies = [new_policy() for _ in range(3)]
+    state = torch.randn(2 * 3 * 4, 1)
+    actions = PolicyStack("test", policies).rows_each(4)(state).reshape(2, 3, 4, 1)
+    for place, policy in enumerate(policies):
+        own = state.reshape(2, 3, 4, 1)[:, place]
+        torch.testing.assert_close(actions[:, place], policy(own.reshape(-1, 1)).reshape(2, 4, 1))
+
+
+def test_gradients_are_clipped_policy_by_policy() -> None:
+    policies = [new_policy(), new_policy(), new_policy()]
+    stack = PolicyStack("test", policies)
+    for each in stack.parameters:
+        each.grad = torch.ones_like(each)
+        each.grad[1] *= 1e-4
+        each.grad[2] = torch.nan
+    stack.clip_gradients(1.0)
+    norms = torch.stack([each.grad.flatten(1).square().sum(1) for each in stack.parameters]).sum(0).sqrt()
+    size = sum(each[0].numel() for each in stack.parameters)
+    torch.testing.assert_close(norms, torch.tensor([1.0, 1e-4 * size**0.5, 0.0]), rtol=1e-4, atol=0)
+
+
 def test_the_incumbent_stays_unless_another_is_expected_to_do_better(point: DynamicsModel) -> None:
     torch.manual_seed(0)
     search = search_of(steps=60, lr=2e-2)
@@ -143,15 +189,15 @@ def test_the_incumbent_stays_unless_another_is_expected_to_do_better(point: Dyna
     kept = copy.deepcopy(good.state_dict())
     # New plans are of no use to a policy that cannot learn from them.
     poor = search_of(imitation_steps=1, steps=1, lr=1e-9)
-    found = poor.from_plans(point, new_policy, incumbent=good)
-    assert found.returns.keys() == {"improved", "incumbent", "plan"}
-    assert found.name in ("incumbent", "improved")
+    found = poor.from_plans(point, new_policy, incumbents=[good], keep=4)
+    assert sorted(found.names) == ["improved", "incumbent", "plan", "plan"]
+    assert found.names[0] in ("incumbent", "improved")
     for name, value in good.state_dict().items():
         torch.testing.assert_close(value, kept[name], rtol=0, atol=0)
-    assert "plan" not in search.from_plans(point, new_policy, incumbent=good, plan_below=1.0).returns
+    without = search.from_plans(point, new_policy, incumbents=[good], plan_below=1.0)
+    assert sorted(without.names) == ["improved", "incumbent"]
     torch.manual_seed(5)
-    worse = search.from_plans(point, new_policy, incumbent=new_policy())
-    assert worse.name != "incumbent"
+    assert search.from_plans(point, new_policy, incumbents=[new_policy()]).names[0] != "incumbent"
 
 
 def test_imitation_is_regression() -> None:
@@ -186,6 +232,9 @@ def test_mpc_goes_where_the_reward_is(point: DynamicsModel, particles: int) -> N
         (lambda m: search_of(lr=float("nan")), "`lr`"),
         (lambda m: search_of(reward=None), "`reward` must be a function"),
         (lambda m: search_of().improve(m, nn.Tanh()), "a policy with parameters to learn"),
+        (lambda m: search_of().improve(m, []), "at least one policy"),
+        (lambda m: search_of().improve(m, [new_policy(), nn.Linear(1, 1)]), "of one kind and size"),
+        (lambda m: search_of(moment_matching="full").improve(m, [new_policy()] * 2), "one policy where"),
         (lambda m: search_of().improve(nn.Linear(1, 1), new_policy()), "a DynamicsModel"),
         (lambda m: search_of(planner=None).from_plans(m, new_policy), "a Planner"),
         (lambda m: MPC(m, near_two, horizon=0, limit=1.0), "`horizon` must be a positive int"),

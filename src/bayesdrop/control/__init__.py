@@ -12,6 +12,7 @@ from bayesdrop.control.mpc import MPC  # noqa: E402
 from bayesdrop.control.planning import Planner, imitate  # noqa: E402
 from bayesdrop.control.policies import MLPPolicy, RBFPolicy  # noqa: E402
 from bayesdrop.control.policy_search import Found, PolicySearch  # noqa: E402
+from bayesdrop.control.policy_stack import PolicyStack  # noqa: E402
 from bayesdrop.control.rollout import Rollout, Simulator, moment_matched, rollout  # noqa: E402
 from bayesdrop.control.transitions import Transitions  # noqa: E402
 from bayesdrop.control.worlds import (  # noqa: E402
@@ -31,6 +32,7 @@ __all__ = [
     "MLPPolicy",
     "Planner",
     "PolicySearch",
+    "PolicyStack",
     "RBFPolicy",
     "Rollout",
     "Simulator",

@@ -56,7 +56,7 @@ class Planner:
             starts: (n, S).
             generator: of the samples.
 
-        Returns: of every restart, the states that its plans go through (n, H, S), and their actions (n, H, A).
+        Returns: of every restart, the states that its plans go through (n, H, S) and their actions (n, H, A).
         """
         simulator = Simulator(model, particles=1, horizon=self.horizon, noise=False, mean=True)
         nothing = starts.new_zeros(self.restarts, self.horizon, model.action_size)
