@@ -27,6 +27,7 @@ EXPERIMENTS: dict[str, str] = {
     "gal2016-thompson": "bayesdrop.experiments.gal2016_thompson",
     "gal2016-uci-table1": "bayesdrop.experiments.gal2016_uci_table1",
     "gal2016-solar": "bayesdrop.experiments.gal2016_solar",
+    "gal2017-cartpole": "bayesdrop.experiments.gal2017_cartpole",
     "gal2017-mnist": "bayesdrop.experiments.gal2017_mnist",
     "gal2017-synthetic": "bayesdrop.experiments.gal2017_synthetic",
     "gal2017-uci": "bayesdrop.experiments.gal2017_uci",

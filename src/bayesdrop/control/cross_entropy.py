@@ -1,0 +1,89 @@
+"""The cross-entropy method: the largest value of a function by sampling around its best arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import must, must_be_finite, must_be_tensor, real_number, whole_number
+
+__all__ = ["Best", "maximise"]
+
+Score = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Best:
+    """What a search found, of R problems.
+
+    Attributes:
+        arguments: (R, ...), the best that were tried.
+        values: (R,), theirs.
+        mean: (R, ...), where the last samples would have been centred.
+    """
+
+    arguments: Tensor
+    values: Tensor
+    mean: Tensor
+
+
+def maximise(
+    score: Score,
+    mean: Tensor,
+    std: float,
+    *,
+    samples: int = 150,
+    elites: int = 15,
+    iterations: int = 35,
+    limit: float | None = None,
+    least_std: float = 0.05,
+    generator: torch.Generator | None = None,
+) -> Best:
+    """R problems side by side, each by a Gaussian that is refitted to its best samples again and again.
+
+    The best sample so far is among the next ones, so that the value found never falls.
+
+    Args:
+        score: from (R, samples, ...) to values (R, samples); not finite counts as the worst.
+        mean: (R, ...), where the search starts.
+        std: of the first samples.
+        samples: of every iteration.
+        elites: how many of the best the Gaussian is fitted to.
+        iterations: how often.
+        limit: arguments are kept between -limit and limit; None for no limit.
+        least_std: below which no deviation falls.
+        generator: of the samples.
+
+    Reference: Rubinstein & Kroese (2004); with a network that knows its uncertainty, Chua et al. (2018).
+    """
+    owner = "maximise"
+    must_be_tensor(owner, "mean", mean, floating=True)
+    must_be_finite(owner, "mean", mean)
+    if mean.dim() < 2:
+        raise ValueError(must(owner, "mean", "of shape (R, ...), R problems", tuple(mean.shape)))
+    std = real_number(owner, "std", std, "a positive number", above=0)
+    samples = whole_number(owner, "samples", samples, at_least=2)
+    elites = whole_number(owner, "elites", elites, at_least=1, at_most=samples)
+    iterations = whole_number(owner, "iterations", iterations, at_least=1)
+    size = mean.shape[1:]
+    deviation = torch.full_like(mean, std)
+    problem = torch.arange(len(mean))
+    best = mean.clone() if limit is None else mean.clamp(-limit, limit)
+    best_value = torch.full((len(mean),), -torch.inf, dtype=mean.dtype)
+    for _ in range(iterations):
+        normal = torch.randn(len(mean), samples, *size, generator=generator, dtype=mean.dtype)
+        tried = mean.unsqueeze(1) + deviation.unsqueeze(1) * normal
+        tried[:, 0] = best
+        if limit is not None:
+            tried = tried.clamp_(-limit, limit)
+        values = torch.nan_to_num(score(tried), nan=-torch.inf, posinf=-torch.inf)
+        top, places = values.topk(elites, dim=1)
+        chosen = tried[problem.unsqueeze(1), places]
+        better = top[:, 0] > best_value
+        best[better], best_value[better] = chosen[better, 0], top[better, 0]
+        mean = chosen.mean(1)
+        deviation = chosen.std(1, correction=0).clamp_min(least_std)
+    return Best(best, best_value, mean)

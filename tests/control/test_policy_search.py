@@ -1,0 +1,252 @@
+"""Searching for plans and policies."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.control import (
+    MPC,
+    DynamicsModel,
+    MLPPolicy,
+    Planner,
+    PolicySearch,
+    PolicyStack,
+    StateFeatures,
+    Transitions,
+    fit_dynamics,
+    imitate,
+    maximise,
+)
+
+
+@pytest.fixture(scope="module")
+def point() -> DynamicsModel:
+    """A model of a point on a line that an action moves: s' = s + a / 2."""
+    torch.manual_seed(0)
+    states, actions = 3 * torch.randn(300, 1), torch.randn(300, 1)
+    model = DynamicsModel(1, 1, hidden=(20,), state_scale=3.0, output_scale=0.5)
+    fit_dynamics(
+        model, Transitions(states, actions, states + 0.5 * actions), steps=300, lr=5e-3, rate_lr=3e-2
+    )
+    return model
+
+
+def near_two(state: Tensor) -> Tensor:
+    return torch.exp(-0.5 * (state[..., 0] - 2).square())
+
+
+def starts(number: int, generator: torch.Generator) -> Tensor:
+    return 0.1 * torch.randn(number, 1, generator=generator)
+
+
+def search_of(**options: Any) -> PolicySearch:
+    settings: dict[str, Any] = {
+        "horizon": 6,
+        "reward": near_two,
+        "starts": starts,
+        "planner": Planner(horizon=6, limit=1.0, restarts=2, samples=40, elites=6, iterations=10, std=1.0),
+    }
+    return PolicySearch(**{**settings, **options})
+
+
+def new_policy() -> MLPPolicy:
+    return MLPPolicy(StateFeatures(1), hidden=10)
+
+
+# At full force the point is at .5, 1, 1.5, 2, and stays.
+BEST = sum(np.exp(-0.5 * d**2) for d in (1.5, 1.0, 0.5, 0.0, 0.0, 0.0))
+
+
+def test_the_cross_entropy_method_finds_the_top_of_a_known_function() -> None:
+    target = torch.tensor([[1.0, -2.0, 0.5], [-1.5, 0.0, 2.5]])
+
+    def score(tried: Tensor) -> Tensor:
+        return -(tried - target.unsqueeze(1)).square().sum(-1)
+
+    found = maximise(
+        score, torch.zeros(2, 3), 2.0, iterations=40, least_std=1e-3, generator=torch.Generator()
+    )
+    torch.testing.assert_close(found.arguments, target, atol=0.02, rtol=0)
+    torch.testing.assert_close(found.values, score(found.arguments.unsqueeze(1))[:, 0])
+    limited = maximise(score, torch.zeros(2, 3), 2.0, limit=1.0, generator=torch.Generator())
+    torch.testing.assert_close(limited.arguments, target.clamp(-1, 1), atol=0.05, rtol=0)
+
+
+def test_what_is_not_finite_is_never_best() -> None:
+    def score(tried: Tensor) -> Tensor:
+        value = tried[..., 0]
+        return torch.where(value > 0.5, torch.nan, value)
+
+    found = maximise(score, torch.zeros(1, 1), 1.0, iterations=30, generator=torch.Generator())
+    assert 0.45 < float(found.values[0]) <= 0.5
+
+
+def test_the_value_found_never_falls() -> None:
+    values = [
+        float(
+            maximise(
+                lambda x: torch.cos(3 * x[..., 0]) - 0.1 * x[..., 0].square(),
+                torch.full((1, 1), 5.0),
+                3.0,
+                samples=8,
+                elites=3,
+                iterations=number,
+                generator=torch.Generator().manual_seed(0),
+            ).values
+        )
+        for number in range(1, 15)
+    ]
+    assert values == sorted(values)
+
+
+def test_plans_and_policies_reach_what_is_best(point: DynamicsModel) -> None:
+    search = search_of()
+    generator = torch.Generator().manual_seed(0)
+    begun = starts(3, generator)
+    assert search.planner is not None
+    plans = search.planner.plan(point, near_two, begun, generator=generator)
+    assert len(plans) == 2
+    for states, actions in plans:
+        assert states.shape == (3, 6, 1)
+        torch.testing.assert_close(states[:, 0], begun)
+        assert actions.abs().max() <= 1
+        # In the world itself, which the model has learned.
+        path = begun.unsqueeze(1) + 0.5 * actions.cumsum(1)
+        assert (near_two(path).sum(1) - BEST).abs().max() < 0.4
+    torch.manual_seed(0)
+    found = search.from_plans(point, new_policy, seed=1)
+    assert found.names == ["plan", "plan"]
+    assert found.returns == sorted(found.returns, reverse=True)
+    assert abs(found.returns[0] - BEST) < 0.5
+
+
+def test_gradients_improve_a_random_policy(point: DynamicsModel) -> None:
+    torch.manual_seed(3)
+    policy, search = new_policy(), search_of(steps=100, lr=2e-2)
+    before = search.expected_return(point, policy)
+    returns = search.improve(point, policy)
+    assert returns.shape == (100, 1)
+    assert search.expected_return(point, policy) > before + 1
+    assert abs(search.expected_return(point, policy) - BEST) < 0.5
+
+
+def test_a_search_that_goes_astray_gives_back_what_was_better(point: DynamicsModel) -> None:
+    torch.manual_seed(0)
+    policy = search_of().from_plans(point, new_policy).policy
+    wild = search_of(steps=50, lr=10.0)
+    before = wild.expected_return(point, policy, seed=8)
+    wild.improve(point, policy, seed=3)
+    assert wild.expected_return(point, policy, seed=8) > before - 0.1
+
+
+def test_policies_side_by_side_learn_as_they_do_alone(point: DynamicsModel) -> None:
+    torch.manual_seed(0)
+    search = search_of(steps=12, redraw_every=5)
+    alone = [new_policy() for _ in range(3)]
+    together = [copy.deepcopy(policy) for policy in alone]
+    returns = torch.cat([search.improve(point, policy, seed=4) for policy in alone], 1)
+    torch.testing.assert_close(search.improve(point, together, seed=4), returns, rtol=1e-4, atol=1e-4)
+    for one, other in zip(alone, together, strict=True):
+        for name, value in one.state_dict().items():
+            torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-3, atol=1e-4)
+    judged = torch.cat([search.expected_return(point, policy) for policy in alone])
+    torch.testing.assert_close(search.expected_return(point, together), judged, rtol=1e-3, atol=1e-3)
+
+
+def test_a_stack_acts_as_its_policies() -> None:
+    torch.manual_seed(0)
+    policies = [new_policy() for _ in range(3)]
+    state = torch.randn(2 * 3 * 4, 1)
+    actions = PolicyStack("test", policies).rows_each(4)(state).reshape(2, 3, 4, 1)
+    for place, policy in enumerate(policies):
+        own = state.reshape(2, 3, 4, 1)[:, place]
+        torch.testing.assert_close(actions[:, place], policy(own.reshape(-1, 1)).reshape(2, 4, 1))
+
+
+def test_gradients_are_clipped_policy_by_policy() -> None:
+    policies = [new_policy(), new_policy(), new_policy()]
+    stack = PolicyStack("test", policies)
+    for each in stack.parameters:
+        each.grad = torch.ones_like(each)
+        each.grad[1] *= 1e-4
+        each.grad[2] = torch.nan
+    stack.clip_gradients(1.0)
+    norms = torch.stack([each.grad.flatten(1).square().sum(1) for each in stack.parameters]).sum(0).sqrt()
+    size = sum(each[0].numel() for each in stack.parameters)
+    torch.testing.assert_close(norms, torch.tensor([1.0, 1e-4 * size**0.5, 0.0]), rtol=1e-4, atol=0)
+
+
+def test_the_incumbent_stays_unless_another_is_expected_to_do_better(point: DynamicsModel) -> None:
+    torch.manual_seed(0)
+    search = search_of(steps=60, lr=2e-2)
+    good = search.from_plans(point, new_policy).policy
+    kept = copy.deepcopy(good.state_dict())
+    # New plans are of no use to a policy that cannot learn from them.
+    poor = search_of(imitation_steps=1, steps=1, lr=1e-9)
+    found = poor.from_plans(point, new_policy, incumbents=[good], keep=4)
+    assert sorted(found.names) == ["improved", "incumbent", "plan", "plan"]
+    assert found.names[0] in ("incumbent", "improved")
+    for name, value in good.state_dict().items():
+        torch.testing.assert_close(value, kept[name], rtol=0, atol=0)
+    without = search.from_plans(point, new_policy, incumbents=[good], plan_below=1.0)
+    assert sorted(without.names) == ["improved", "incumbent"]
+    torch.manual_seed(5)
+    assert search.from_plans(point, new_policy, incumbents=[new_policy()]).names[0] != "incumbent"
+
+
+def test_imitation_is_regression() -> None:
+    torch.manual_seed(0)
+    states = torch.randn(4, 10, 1)
+    actions = torch.tanh(2 * states - 1)
+    policy = new_policy()
+    imitate(policy, states, actions, steps=300)
+    assert (policy(states) - actions).square().mean() < 1e-3
+
+
+@pytest.mark.parametrize("particles", [0, 3])
+def test_mpc_goes_where_the_reward_is(point: DynamicsModel, particles: int) -> None:
+    control = MPC(
+        point, near_two, horizon=4, limit=1.0, particles=particles, first_iterations=10, std=1.0, restarts=2
+    )
+    state, total = torch.zeros(1), 0.0
+    for time in range(6):
+        action = control.act(state, steps_left=6 - time)
+        assert action.shape == (1,)
+        assert action.abs() <= 1
+        state = state + 0.5 * action
+        total += float(near_two(state))
+    assert abs(total - BEST) < 0.4
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda m: search_of(horizon=0), "`horizon` must be a positive int"),
+        (lambda m: search_of(particles=0), "`particles` must be a positive int"),
+        (lambda m: search_of(lr=float("nan")), "`lr`"),
+        (lambda m: search_of(reward=None), "`reward` must be a function"),
+        (lambda m: search_of().improve(m, nn.Tanh()), "a policy with parameters to learn"),
+        (lambda m: search_of().improve(m, []), "at least one policy"),
+        (lambda m: search_of().improve(m, [new_policy(), nn.Linear(1, 1)]), "of one kind and size"),
+        (lambda m: search_of(moment_matching="full").improve(m, [new_policy()] * 2), "one policy where"),
+        (lambda m: search_of().improve(nn.Linear(1, 1), new_policy()), "a DynamicsModel"),
+        (lambda m: search_of(planner=None).from_plans(m, new_policy), "a Planner"),
+        (lambda m: MPC(m, near_two, horizon=0, limit=1.0), "`horizon` must be a positive int"),
+        (lambda m: MPC(nn.Linear(1, 1), near_two, horizon=2, limit=1.0), "a DynamicsModel"),
+        (lambda m: MPC(m, near_two, horizon=2, limit=1.0).act(torch.tensor([torch.nan])), "finite"),
+        (lambda m: MPC(m, near_two, horizon=2, limit=1.0).act(torch.zeros(2)), r"of shape \(1,\)"),
+        (lambda m: maximise(near_two, torch.zeros(2), 1.0), "R problems"),
+        (lambda m: maximise(near_two, torch.zeros(2, 1), 0.0), "`std`"),
+        (lambda m: maximise(near_two, torch.zeros(2, 1), 1.0, samples=5, elites=6), "`elites`"),
+        (lambda m: Planner(horizon=0, limit=1.0), "`horizon`"),
+    ],
+)
+def test_bad_input_is_refused(point: DynamicsModel, make: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        make(point)
