@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from bayesdrop.draws.claims import OPEN, RUNNING
 from bayesdrop.draws.flags import flags_kept
-from bayesdrop.draws.intercept import InterceptMode
+from bayesdrop.draws.indices import check_batch
+from bayesdrop.draws.intercept import InterceptMode, eagerly
+from bayesdrop.draws.known import needs_no_watching
 from bayesdrop.draws.noises import SiteNoise
 from bayesdrop.draws.passes import PassState, may_keep_tensors, structure_of
 from bayesdrop.draws.sites import HeldFlag, compares_flag
-from bayesdrop.draws.source import Sampler
+from bayesdrop.draws.source import NoiseSource, Sampler
 from bayesdrop.draws.subject import Subject
 
 __all__ = ["FunctionDraw", "HeldNoise", "RowDraw", "active_draw"]
@@ -38,7 +40,7 @@ class HeldNoise(SiteNoise):
     Args:
         model: any module.
         seed: names a sequence of functions.
-        index: which of them.
+        index: which of them: a whole number, or several where rows share noise.
         selection: which sites are on; all if None.
         source: where noise comes from; shared between draws, so that none is made twice.
         study: what is known of the model; found out in the first pass if None.
@@ -68,6 +70,8 @@ class HeldNoise(SiteNoise):
         if self._depth > 1:
             return  # the model calls itself
         inputs = (args, kwargs or {})
+        if self.num_functions > 1:
+            check_batch(type(self).__name__, inputs, self.num_functions)
         self._find_out(mode, inputs)
         if not self.flags_are_set():
             self._set_flags()
@@ -106,11 +110,14 @@ class HeldNoise(SiteNoise):
         structure = structure_of(inputs)
         if structure == self._structure:
             return
-        from bayesdrop.draws.study import study
+        from bayesdrop.draws.study import in_groups, study
 
         mode.asleep = True
         try:
-            self._study = study(Subject(self.model), inputs)
+            subject = Subject(self.model)
+            self._study = study(subject, inputs)
+            if self.num_functions > 1:
+                self._study = in_groups(subject, inputs, self._study)
         finally:
             mode.asleep = False
         self._structure = structure
@@ -158,22 +165,34 @@ class HeldNoise(SiteNoise):
             token = _ACTIVE.set((*_ACTIVE.get(), self))
             stack.callback(_ACTIVE.reset, token)
             self._depth = 0
-            if not isinstance(self.model, torch.jit.ScriptModule):  # which takes no hooks and has no sites
-                before = self.model.register_forward_pre_hook(self._before, with_kwargs=True)
-                stack.callback(before.remove)
-                after = self.model.register_forward_hook(self._after, with_kwargs=True, always_call=True)
-                stack.callback(after.remove)
+            self._ready.clear()
             stack.enter_context(flags_kept(self._paths))
             self._set_flags()
-            self._mode_of_pass = self._mode()
-            stack.enter_context(self._mode_of_pass)
+            self._is_watched = self.sees_all or not needs_no_watching(self.model)
+            if not self._is_watched:
+                # Its layers ask for their noise themselves, and nothing else in it can happen.
+                self._mode_of_pass = None
+                stack.enter_context(eagerly())
+            else:
+                self._watch(stack)
             stack.callback(self._check_order)
             self._exit = stack.pop_all()
         return self
 
+    def _watch(self, stack: ExitStack) -> None:
+        """See every pass of the model, and every function that it calls."""
+        if not isinstance(self.model, torch.jit.ScriptModule):  # which takes no hooks and has no sites
+            before = self.model.register_forward_pre_hook(self._before, with_kwargs=True)
+            stack.callback(before.remove)
+            after = self.model.register_forward_hook(self._after, with_kwargs=True, always_call=True)
+            stack.callback(after.remove)
+        self._mode_of_pass = self._mode()
+        stack.enter_context(self._mode_of_pass)
+
     def _check_order(self) -> None:
         top = torch.overrides._get_current_function_mode()  # type: ignore[no-untyped-call]
-        if top is not self._mode_of_pass:
+        is_last = _ACTIVE.get()[-1:] == (self,)
+        if not is_last or (self._mode_of_pass is not None and top is not self._mode_of_pass):
             raise RuntimeError(
                 f"{type(self).__name__}: draws must be left in the order in which they were opened, the last "
                 "first; do not hold one across an await."
@@ -198,14 +217,28 @@ class FunctionDraw(HeldNoise):
     that opens a draw of it waits, `predict` does not need to. What is found of the model in the first pass
     (of every shape of inputs) holds until the draw is left: settings that change are seen by the next draw.
 
+    Several functions at once, each for its own group of rows:
+
+        with FunctionDraw(model, seed=0, index=[3, 7, 9]):
+            f = model(torch.cat([a, b, c]))   # a through function 3, b through 7, c through 9
+
+    K whole numbers make of a batch of K * n rows K groups of n rows, one after another; group k goes through
+    function index[k], as in K draws of their own (to rounding: products of other sizes are summed in another
+    order). No row may depend on other rows of the batch. What cannot be done so is an error: a batch that
+    does not fall into K groups, dropout where the rows cannot be found or that has none (on weights, or one
+    number for a whole batch), packed sequences with dropout between layers.
+
+    In a draw the rate of `ConcreteDropout` has the gradient of its relaxed masks, of the same random numbers.
+
     Args:
         model: any module: its stochastic layers, `nn.Dropout*` modules, functional dropout, attention
             and recurrent dropout become one function.
         seed: names a sequence of functions.
-        index: which of them.
+        index: which of them: a whole number, or a sequence of them for several functions at once.
     """
 
     per_row = False
+    sees_all = False
 
 
 class RowDraw(HeldNoise):
@@ -219,6 +252,7 @@ class RowDraw(HeldNoise):
     """
 
     per_row = True
+    sees_all = False
 
     def __init__(
         self, model: nn.Module, *, seed: int = 0, index: int = 0, offset: int = 0, **options: Any
@@ -226,5 +260,7 @@ class RowDraw(HeldNoise):
         super().__init__(model, seed=seed, index=index, **options)
         self.offset = offset
 
-    def _made(self, key: str, shape: tuple[int, ...], sample: Sampler) -> Tensor:
-        return self._source.rows(f"{key}@{self.offset}", self.index, 1, shape, sample)[0]
+    def _made(
+        self, key: str, shape: tuple[int, ...], sample: Sampler, source: NoiseSource | None = None
+    ) -> Tensor:
+        return super()._made(f"{key}@{self.offset}", shape, sample, source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bayesdrop.draws.held import HeldNoise
     from bayesdrop.draws.passes import PassState
 
-__all__ = ["InterceptMode", "randomness_of"]
+__all__ = ["InterceptMode", "eagerly", "randomness_of"]
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
@@ -38,6 +38,11 @@ def _run_eagerly() -> Callable[[], Any]:
 
 
 _eager = ProcessSwitch(_run_eagerly)
+
+
+def eagerly() -> AbstractContextManager[None]:
+    """Inside, compiled parts run as they were written."""
+    return _eager if "torch._dynamo" in sys.modules else nullcontext()
 
 
 class InterceptMode(TorchFunctionMode):
@@ -58,8 +63,7 @@ class InterceptMode(TorchFunctionMode):
 
     def __enter__(self) -> Self:
         if self._depth == 0:
-            if "torch._dynamo" in sys.modules:
-                self._exit.enter_context(_eager)
+            self._exit.enter_context(eagerly())
             self._seeds = SeedWatch()
         self._depth += 1
         super().__enter__()  # type: ignore[no-untyped-call]
@@ -80,6 +84,8 @@ class InterceptMode(TorchFunctionMode):
         handler = _HANDLERS.get(func)
         if handler is None and isinstance(func, OPERATORS):
             handler = _OPERATORS.get(name_of(func))
+        if handler in _OWN and self.state is None and not self.draw.is_running():
+            handler = None  # a random function of the code around the draw: its own business
         if handler is not None:
             result = handler(self, func, args, kwargs)
             if result is not NotImplemented:
@@ -88,7 +94,7 @@ class InterceptMode(TorchFunctionMode):
         name = name_of(func)
         for tensor in written_by(name, args, kwargs):
             self.before_write(tensor)
-        if is_random_function(name, args, kwargs):
+        if is_random_function(name, args, kwargs) and (self.state is not None or self.draw.is_running()):
             self.draw.saw_foreign_randomness(name)
         return self.run(func, args, kwargs)
 
@@ -166,6 +172,8 @@ _HANDLERS: dict[Any, Handler] = {
     torch.normal: own.normal,
     F.gumbel_softmax: own.gumbel_softmax,
 }
+#: handlers of random functions that are not dropout
+_OWN = frozenset({own.factory, own.bernoulli, own.fill, own.normal, own.gumbel_softmax})
 #: the same functions as operators, as torch.ops.aten.dropout
 _OPERATORS: dict[str, Handler] = {
     name_of(func): handler

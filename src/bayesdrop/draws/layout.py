@@ -30,10 +30,12 @@ class Layout:
     Attributes:
         shape: of the noise.
         split: shape to give the tensor first, if rows share an axis with something else; else None.
+        row: the axis of the noise, of length one, that all rows share; None if there is none.
     """
 
     shape: tuple[int, ...]
     split: tuple[int, ...] | None
+    row: int | None = None
 
     def multiply(self, x: Tensor, noise: Tensor) -> Tensor:
         """x * noise, with the shape of x."""
@@ -46,6 +48,18 @@ class Layout:
         if self.split is None:
             return noise.expand(shape)
         return noise.expand(self.split).reshape(shape)
+
+    def for_groups(self, noise: Tensor, rows: int) -> Tensor:
+        """From the noises of K functions, (K, *shape), to noise of which every group of rows has its own.
+
+        Args:
+            noise: of all functions.
+            rows: of the whole batch.
+        """
+        if self.row is None:
+            raise ValueError("there are no rows")
+        merged = noise.squeeze(self.row + 1).movedim(0, self.row)
+        return merged.repeat_interleave(rows // noise.shape[0], self.row)
 
 
 def row_axis(one: tuple[int, ...], many: tuple[int, ...], rows: int) -> RowAxis | None:
@@ -105,7 +119,7 @@ def layout(
     inner = shape[at] // rows
     if noise[at] == 1 or inner == 1:
         noise[at] = 1
-        return Layout(tuple(noise), None)
+        return Layout(tuple(noise), None, at if inner == 1 else None)
     parts, sizes = ([inner, rows], [inner, 1]) if place.innermost else ([rows, inner], [1, inner])
     noise[at : at + 1] = sizes
-    return Layout(tuple(noise), (*shape[:at], *parts, *shape[at + 1 :]))
+    return Layout(tuple(noise), (*shape[:at], *parts, *shape[at + 1 :]), at + 1 if place.innermost else at)

@@ -7,26 +7,32 @@ call, for every batch, batch size and order of batches.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bayesdrop.draws.indices import cannot_group, draw_indices, rows_in_group
 from bayesdrop.draws.layout import Layout, RowAxis, layout, row_axis
 from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule
 from bayesdrop.draws.source import NoiseSource, Sampler
 from bayesdrop.errors import must, whole_number
+from bayesdrop.functional.bits import random_bits
 from bayesdrop.functional.noise import KeepNoise
 from bayesdrop.inputs import batch_rows
 
 if TYPE_CHECKING:
     from bayesdrop.draws.watch import Study
 
-__all__ = ["SiteNoise"]
+__all__ = ["NOT_READY", "SiteNoise"]
+
+#: no noise, not even none, was given to a layer yet
+NOT_READY: Any = object()
 
 
 class SiteNoise:
@@ -36,13 +42,17 @@ class SiteNoise:
     is_draw_of_model = True
     #: whether every row has noise of its own
     per_row: bool
+    #: whether every request for noise must be seen, as by a draw that takes notes
+    sees_all = True
+    #: whether passes of the model are watched; those of a chain of known layers need not be
+    _is_watched = True
 
     def __init__(
         self,
         model: nn.Module,
         *,
         seed: int = 0,
-        index: int = 0,
+        index: int | Sequence[int] = 0,
         selection: Selection | None = None,
         source: NoiseSource | None = None,
         study: Study | None = None,
@@ -52,18 +62,23 @@ class SiteNoise:
             raise TypeError(must(type(self).__name__, "model", "an nn.Module", model))
         self.model = model
         self.seed = whole_number(type(self).__name__, "seed", seed)
-        self.index = whole_number(type(self).__name__, "index", index, at_least=0)
+        self.index = draw_indices(type(self).__name__, index, several=not self.per_row)
+        indices = (self.index,) if isinstance(self.index, int) else self.index
+        #: how many functions the rows of a batch are shared among
+        self.num_functions = len(indices)
+        self._indices = indices
         self.rows: int | None = None
         #: every site of the latest pass, on or off
         self.sites: dict[str, Site] = {}
         #: names of functions in the model that draw from the global generator
         self.foreign: list[str] = []
         self._selection = selection or Selection()
-        self._source = source or NoiseSource(seed)
+        self._source = source or NoiseSource(seed, once=True)
         self._study = study
         self._variational = variational
         self._paths = {module: path for path, module in model.named_modules()}
         self._held: dict[tuple[str, tuple[int, ...], int | None], Tensor] = {}
+        self._ready: dict[Any, Tensor | None] = {}
         # Of a model that is called with tokens: how many, and how many came before them.
         self._length: int | None = None
         self._past = 0
@@ -96,6 +111,99 @@ class SiteNoise:
         """Whether the sites of the module at `path` are on."""
         return self._selection.allows(path, self._users_module(path))
 
+    def ready(self, module: nn.Module, name: Any, x: Tensor) -> Any:
+        """What a layer was given for an input like `x` before; NOT_READY if nothing."""
+        if self.sees_all:
+            return NOT_READY
+        with torch._C.DisableTorchFunction():
+            return self._ready.get((module, name, x.shape, x.dtype, x.device), NOT_READY)
+
+    def remember(self, module: nn.Module, name: Any, x: Tensor, noise: Tensor | None) -> None:
+        """What `ready` gives from now on."""
+        if not self.sees_all:
+            with torch._C.DisableTorchFunction():
+                self._ready[module, name, x.shape, x.dtype, x.device] = noise
+
+    def layer_noise(
+        self,
+        module: nn.Module,
+        name: str,
+        x: Tensor,
+        rows: int | None,
+        shape: Callable[[int], tuple[int, ...]],
+        sample: Sampler,
+        *,
+        sets: bool = False,
+    ) -> Tensor | None:
+        """The noise called `name` of a stochastic layer, so as to broadcast against what it multiplies.
+
+        Args:
+            module: the layer.
+            name: which of its noises.
+            x: its input.
+            rows: of the input; None if it has no axis of rows.
+            shape: from the number of rows that need noise of their own to the noise's shape.
+            sample: makes noise on the CPU.
+            sets: where each of several functions has its own: (K, ...) instead of noise of all rows.
+        """
+        noise = self.ready(module, name, x)
+        if noise is not NOT_READY:
+            return noise  # type: ignore[no-any-return]
+        if self.num_functions > 1:
+            self._check_grouped(module, rows)
+        own = rows if self.per_row and rows is not None else 1
+        noise = self.noise(module, name, shape(own), x, sample)
+        if noise is not None and self.num_functions > 1:
+            noise = self._for_rows(noise, rows, shape, sets=sets)
+        self.remember(module, name, x, noise)
+        return noise  # type: ignore[no-any-return]
+
+    def made_of_bits(
+        self,
+        module: nn.Module,
+        name: str,
+        x: Tensor,
+        rows: int | None,
+        shape: Callable[[int], tuple[int, ...]],
+        make: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """What `make` makes of the random bits of a layer's mask, laid out as the mask is.
+
+        Args:
+            module: the layer.
+            name: which of its noises.
+            x: its input.
+            rows: as in `layer_noise`.
+            shape: as in `layer_noise`.
+            make: from bits, on the CPU, to numbers, element by element.
+        """
+        own = rows if self.per_row and rows is not None else 1
+        with torch._C.DisableTorchFunction(), torch.inference_mode(False):
+            # From a source of their own: that of the noise keeps blocks of noise.
+            source = NoiseSource(self._source.seed)
+            bits = self._made(f"{self._paths[module]}.{name}", shape(own), _bits, source)
+            made = make(bits).to(device=x.device, dtype=x.dtype)
+            return made if self.num_functions == 1 else self._for_rows(made, rows, shape, sets=False)
+
+    def _for_rows(
+        self, noise: Tensor, rows: int | None, shape: Callable[[int], tuple[int, ...]], *, sets: bool
+    ) -> Tensor:
+        """Noises of all functions, (K, *shape(1)), for the rows of a layer's input."""
+        with torch._C.DisableTorchFunction():
+            count = self.num_functions
+            noise = noise.reshape(shape(count))
+            each = 1 if sets else rows_in_group(type(self).__name__, rows, count)
+            return noise if each == 1 else noise.repeat_interleave(each, 0)
+
+    def _check_grouped(self, module: nn.Module, rows: int | None) -> None:
+        """Raise unless rows come to a layer in groups, one function's after another's."""
+        owner, path, known = type(self).__name__, self._paths[module], self._study
+        grouped = known is not None and (known.is_chain or path in known.grouped)
+        if rows is None or not (grouped or not self._is_watched):
+            why = f"it cannot be told which rows {path or 'the model'!r} is given"
+            raise cannot_group(owner, self.num_functions, why)
+        rows_in_group(owner, rows, self.num_functions)
+
     def noise(
         self, module: nn.Module, name: str, shape: tuple[int, ...], like: Tensor, sample: Sampler
     ) -> Tensor | None:
@@ -126,13 +234,17 @@ class SiteNoise:
         noise = self._held.get((key, shape, start))
         if noise is None or noise.dtype != like.dtype or noise.device != like.device:
             # Made out of sight of the mode that watches the model.
-            with torch._C.DisableTorchFunction():
+            with torch._C.DisableTorchFunction(), torch.inference_mode(False):
                 noise = self._made(key, shape, sample).to(device=like.device, dtype=like.dtype)
             self._held[key, shape, start] = noise
         return noise
 
-    def _made(self, key: str, shape: tuple[int, ...], sample: Sampler) -> Tensor:
-        return self._source.rows(key, self.index, 1, shape, sample)[0]
+    def _made(
+        self, key: str, shape: tuple[int, ...], sample: Sampler, source: NoiseSource | None = None
+    ) -> Tensor:
+        """Noise of a site: that of one function, or (K, *shape) of several."""
+        made = (source or self._source).chosen(key, self._indices, shape, sample)
+        return made if self.num_functions > 1 else made[0]
 
     def open_site(self, kind: str, p: float, flag: Any) -> str | None:
         """The key of a dropout call's noise, or None if the call is off.
@@ -186,7 +298,7 @@ class SiteNoise:
             channels = 0 if spatial in (1, 3) and x.dim() == spatial + 1 else 1
         place = self._place(site, tuple(x.shape), channels=channels)
         positions = (None, False) if channels is not None else self._positions(x, attention=attention)
-        noise = self._keep(site, place.shape, p, x, *positions)
+        noise = self._in_groups(site, place, self._keep(site, place.shape, p, x, *positions))
         if not alpha:
             return place.multiply(x, noise)
         limit = -1.7580993408473766
@@ -209,6 +321,9 @@ class SiteNoise:
         """
         if p >= 1:
             return torch.zeros_like(x)
+        if sizes is not None and self.num_functions > 1:
+            why = "sequences that are packed are not in the order of their rows"
+            raise cannot_group(type(self).__name__, self.num_functions, why)
         if sizes is not None and not self.per_row:
             if self._variational:
                 return x * self._keep(site, (1, x.shape[1]), p, x)
@@ -222,7 +337,7 @@ class SiteNoise:
         if self._variational:
             shape[1 if batch_first else 0] = 1
         place = self._place(site, tuple(shape), axis=0 if batch_first else 1)
-        noise = self._keep(site, place.shape, p, x)
+        noise = self._in_groups(site, place, self._keep(site, place.shape, p, x))
         return x * (noise if place.split is None else place.spread(noise, tuple(shape)))
 
     def own_noise(self, kind: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
@@ -240,8 +355,9 @@ class SiteNoise:
         on = self.selected(path)
         reason = "on" if on else "excluded: the same in every draw"
         self.sites[key] = Site(path, call, kind, None, place.shape, on, reason)
-        made = self.held if on else self._fixed
-        return place.spread(made(key, place.shape, like, sample), shape)
+        if not on:
+            return place.spread(self._fixed(key, place.shape, like, sample), shape)
+        return place.spread(self._in_groups(key, place, self.held(key, place.shape, like, sample)), shape)
 
     def _fixed(self, key: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
         """Noise that is the same in every draw."""
@@ -254,6 +370,19 @@ class SiteNoise:
         return layout(
             shape, self.rows, per_row=self.per_row, channels=channels, axis=self._rows_at(site, shape) or axis
         )
+
+    def _in_groups(self, site: str, place: Layout, noise: Tensor) -> Tensor:
+        """The noise of a call of dropout; of several functions, for every group of rows its own."""
+        if self.num_functions == 1:
+            return noise
+        known = self._study
+        sure = known is not None and (known.is_chain or site in known.rows)
+        if not sure or place.row is None or self.rows is None:
+            path = site.rpartition(":")[0] or "the model"
+            why = f"it cannot be told where the rows of a batch are in the dropout of {path!r}"
+            raise cannot_group(type(self).__name__, self.num_functions, why)
+        with torch._C.DisableTorchFunction():
+            return place.for_groups(noise, self.rows)
 
     def _rows_at(self, site: str, shape: tuple[int, ...]) -> RowAxis | None:
         """Where a site keeps the rows, as far as that is known."""
@@ -313,12 +442,19 @@ class SiteNoise:
 
     # where a call comes from
 
+    def is_running(self) -> bool:
+        """Whether code of the model is on the stack: one of its modules may be called alone."""
+        return self._path_on_stack() is not None
+
     def _path_of(self, flag: Any) -> str:
         if isinstance(flag, HeldFlag):
             return flag.path
         if self._inside is not None:
             return self._inside
         # A call without self.training: the innermost module on the stack made it.
+        return self._path_on_stack() or ""
+
+    def _path_on_stack(self) -> str | None:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             owner = frame.f_locals.get("self")
@@ -328,7 +464,7 @@ class SiteNoise:
             if isinstance(owner, nn.Module) and owner in self._originals:
                 self.escaped = True
             frame = frame.f_back
-        return ""
+        return None
 
     def _module(self, path: str) -> nn.Module | None:
         module: nn.Module = self.model
@@ -361,6 +497,10 @@ class SiteNoise:
         self.rows = batch_rows(inputs)
         self._length, self._past = _tokens(inputs)
         self._calls.clear()
+
+
+def _bits(shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
+    return random_bits(shape, torch.device("cpu"), generator)
 
 
 def _tokens(inputs: tuple[Any, dict[str, Any]]) -> tuple[int | None, int]:

@@ -48,10 +48,12 @@ class NoiseSource:
     Args:
         seed: names the sequence of functions.
         most: draws from this one on will hardly be asked for, and are made only if they are.
+        once: no neighbour of a draw will be asked for: masks are made of the draw alone.
     """
 
-    def __init__(self, seed: int, *, most: int | None = None) -> None:
+    def __init__(self, seed: int, *, most: int | None = None, once: bool = False) -> None:
         self.seed = seed
+        self._once = once
         self._most = most
         self._latest: dict[tuple[str, tuple[int, ...]], tuple[int, Tensor]] = {}
 
@@ -61,6 +63,8 @@ class NoiseSource:
             return self._positions(site, first, count, shape, sample)
         size = block_size(shape)
         blocks = range(first // size, (first + count - 1) // size + 1)
+        if self._once and count == 1 and type(sample) is KeepNoise and sample.p.dim() == 0:
+            return self._one_mask(site, first, shape, sample)
         if len(blocks) > 1 and type(sample) is KeepNoise and sample.p.dim() == 0:
             return self._masks(site, blocks, first, count, shape, sample)
         parts = []
@@ -69,6 +73,22 @@ class NoiseSource:
             stop = min(first + count - block * size, size)
             parts.append(self._block(site, block, size, stop, shape, sample)[start:stop])
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _one_mask(self, site: str, draw: int, shape: tuple[int, ...], sample: KeepNoise) -> Tensor:
+        """The mask of one draw, (1, *shape), from its place in its block."""
+        block, place = divmod(draw, block_size(shape))
+        elements = math.prod(shape)
+        threshold, scale = threshold_and_scale(sample.p)
+        words = self._words(site, block, (place + 1) * elements)[place * elements :]
+        return torch.from_numpy(np.multiply(words >= threshold, scale).reshape(1, *shape))
+
+    def chosen(self, site: str, draws: tuple[int, ...], shape: tuple[int, ...], sample: Sampler) -> Tensor:
+        """Noise of some draws, in their order. Shape (len(draws), *shape), on the CPU."""
+        first, count = min(draws), len(draws)
+        if draws == tuple(range(first, first + count)):
+            return self.rows(site, first, count, shape, sample)
+        made = {draw: self.rows(site, draw, 1, shape, sample)[0] for draw in sorted(set(draws))}
+        return torch.stack([made[draw] for draw in draws])
 
     def _masks(
         self, site: str, blocks: range, first: int, count: int, shape: tuple[int, ...], sample: KeepNoise

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bayesdrop.draws.groups import grouped_layers
+from bayesdrop.draws.known import is_chain
 from bayesdrop.draws.layout import RowAxis, row_axis
 from bayesdrop.draws.passes import map_tensors, tensors_in
 from bayesdrop.draws.sites import Site, StochasticModule
@@ -23,7 +25,7 @@ from bayesdrop.draws.watch import Study, Watcher, watched
 from bayesdrop.inputs import batch_rows
 from bayesdrop.randomness import random_state_kept
 
-__all__ = ["Study", "script_sites", "settled", "study"]
+__all__ = ["Study", "in_groups", "script_sites", "settled", "study"]
 
 
 def study(subject: Subject, inputs: tuple[Any, Any], *, thorough: bool = True) -> Study:
@@ -40,8 +42,8 @@ def study(subject: Subject, inputs: tuple[Any, Any], *, thorough: bool = True) -
             with those of one row, and says of which sites it was not sure: see `settled`.
     """
     model = subject.model
-    if _is_plain(model):
-        return Study()
+    if is_chain(model):
+        return Study(is_chain=True)
     scripts = script_sites(model)
     rows = batch_rows(inputs)
     with torch.no_grad(), random_state_kept():
@@ -69,6 +71,20 @@ def settled(subject: Subject, inputs: tuple[Any, Any], known: Study) -> Study:
     with torch.no_grad(), random_state_kept():
         where = _row_axes(subject, inputs, rows, known)
     return replace(known, rows=where, one_row={})
+
+
+def in_groups(subject: Subject, inputs: tuple[Any, Any], known: Study) -> Study:
+    """What is known of a model, and to which of its stochastic layers rows come row after row."""
+    rows = batch_rows(inputs)
+    if known.is_chain or rows is None:
+        return known
+    one, two = _rows(inputs, rows, [0]), _rows(inputs, rows, [0, 0])
+    with torch.no_grad(), random_state_kept():
+        try:
+            found = grouped_layers(subject, one, two, _second_row_changed(inputs, rows), known.trained)
+        except Exception:
+            return known  # it takes batches of its own size alone
+    return replace(known, grouped=found)
 
 
 def _rows(inputs: tuple[Any, Any], rows: int, which: list[int]) -> tuple[Any, Any]:
@@ -298,39 +314,6 @@ def _is_innermost(same: Tensor, other: Tensor, axis: int) -> bool:
     outermost = changed.reshape(*before, 2, inner, *after).select(axis, 0).any()
     innermost = changed.reshape(*before, inner, 2, *after).select(axis + 1, 0).any()
     return bool(outermost) and not bool(innermost)
-
-
-_PLAIN = (
-    nn.Sequential,
-    nn.Identity,
-    nn.Linear,
-    nn.Embedding,
-    nn.modules.conv._ConvNd,
-    nn.modules.batchnorm._NormBase,
-    nn.LayerNorm,
-    nn.GroupNorm,
-    nn.modules.dropout._DropoutNd,
-    nn.modules.pooling._MaxPoolNd,
-    nn.modules.pooling._AvgPoolNd,
-    nn.modules.pooling._AdaptiveAvgPoolNd,
-    nn.modules.pooling._AdaptiveMaxPoolNd,
-)
-
-
-def _is_plain(model: nn.Module) -> bool:
-    """Whether rows are on axis 0 everywhere, whatever the model is given: a chain of torch's own layers."""
-    for module in model.modules():
-        kind = type(module)
-        if isinstance(module, StochasticModule):
-            continue
-        activation = kind.__module__ == "torch.nn.modules.activation" and kind is not nn.MultiheadAttention
-        flatten = isinstance(module, nn.Flatten) and module.start_dim >= 1
-        layer = isinstance(module, _PLAIN) and kind.__module__.startswith("torch.nn.modules.")
-        if not (activation or flatten or layer):
-            return False
-        if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
-            return False
-    return True
 
 
 def is_foreign(module: nn.Module) -> bool:

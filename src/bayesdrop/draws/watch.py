@@ -32,6 +32,9 @@ class Study:
         one_row: the shape that each site has in a pass of one row, where that is all that is known.
         off: sites that are on in training mode and cannot be on in a draw.
         sets_flags: whether the model itself calls train() or eval() in its forward.
+        is_chain: whether it is a chain of known layers, where rows are on axis 0 everywhere.
+        grouped: paths of stochastic layers to which rows come on axis 0, in their order, so that each group
+            of rows can have noise of its own; found only where that is wanted.
     """
 
     trained: frozenset[str] = frozenset()
@@ -39,6 +42,8 @@ class Study:
     off: tuple[Site, ...] = ()
     one_row: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sets_flags: bool = False
+    is_chain: bool = False
+    grouped: frozenset[str] = frozenset()
 
 
 class Watcher(HeldNoise):

@@ -213,5 +213,5 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
 
 def _has_columns(y: Any) -> bool:
     """Whether `y` has several columns, as an array, a frame or a sparse matrix."""
-    shape = y.shape if hasattr(y, "shape") else np.shape(y)
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
     return len(shape) == 2 and shape[1] > 1

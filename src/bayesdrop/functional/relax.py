@@ -17,10 +17,18 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bayesdrop.functional.bits import uniform_from_bits
+from bayesdrop.functional.bits import from_bits, uniform_from_bits
 from bayesdrop.functional.sums import summed_product
 
-__all__ = ["apply_relaxed", "apply_straight_through", "relaxed_keep", "relaxed_moments"]
+__all__ = [
+    "apply_relaxed",
+    "apply_straight_through",
+    "hard_slope",
+    "relaxed_keep",
+    "relaxed_moments",
+    "relaxed_slope",
+    "with_slope",
+]
 
 _NODES = 64
 
@@ -116,6 +124,59 @@ def _applied(
     m = _multiplier(logit_p, bits, temperature, x.dtype)
     out: Tensor = function(x, logit_p, m, temperature)
     return out
+
+
+# masks that are held: made once, with their derivative, and used at many places
+
+
+@torch.no_grad()
+def relaxed_slope(logit_p: Tensor, bits: Tensor, temperature: float) -> Tensor:
+    """d m / d logit p of m = z / (1 - p), which is m (p - (1 - z) / t). Shape of `bits`."""
+    z = relaxed_keep(logit_p, bits, temperature)
+    p = torch.sigmoid(logit_p)
+    return z / torch.sigmoid(-logit_p) * (p - (1 - z) / temperature)
+
+
+@torch.no_grad()
+def hard_slope(logit_p: Tensor, bits: Tensor, temperature: float) -> Tensor:
+    """The same for hard masks h / (1 - p), h being that of `keep_mask`: straight through the relaxed one.
+
+    `keep_mask` keeps where u is at least p, and z(u) is large where u is small: the relaxed mask that goes
+    with h is z(1 - u). What is given is dz(1 - u) / dlogit p / (1 - p) + h p / (1 - p).
+    """
+    logistic = torch.logit(uniform_from_bits(bits)).to(logit_p.dtype)
+    z = torch.sigmoid((logistic - logit_p) / temperature)
+    p, keep = torch.sigmoid(logit_p), torch.sigmoid(-logit_p)
+    hard = from_bits(bits, p, scaled=False).to(logit_p.dtype)
+    return (hard * p - z * (1 - z) / temperature) / keep
+
+
+class _WithSlope(torch.autograd.Function):
+    # The slope is no saved tensor, which a backward pass would give up: the mask of a draw outlives many.
+
+    @staticmethod
+    def forward(ctx: Any, logit_p: Tensor, noise: Tensor, slope: Tensor) -> Tensor:
+        ctx.slope, ctx.shape, ctx.dtype = slope, logit_p.shape, logit_p.dtype
+        return noise.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return (grad * ctx.slope).sum_to_size(ctx.shape).to(ctx.dtype), None, None
+
+
+def with_slope(noise: Tensor, logit_p: Tensor, slope: Tensor) -> Tensor:
+    """The noise, with a gradient in logit p; any number of backward passes can go through it.
+
+    Args:
+        noise: any shape.
+        logit_p: broadcasts against it.
+        slope: the derivative of every element of the noise.
+    """
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
+        return noise + slope * (logit_p - logit_p.detach())
+    with_gradient: Tensor = _WithSlope.apply(logit_p, noise, slope)  # type: ignore[no-untyped-call]
+    return with_gradient
 
 
 @cache

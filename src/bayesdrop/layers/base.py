@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import StochasticModule, active_draw
+from bayesdrop.draws import NOT_READY, StochasticModule, active_draw
 from bayesdrop.errors import must, must_be_flag, must_be_module, real_number, real_numbers
 from bayesdrop.functional import bernoulli_dropout_kl
 from bayesdrop.functional.learned_kl import square_sum
@@ -112,7 +112,13 @@ class StochasticLayer(StochasticModule):
         return shown if self.bias_p is None else f"{shown}, bias_p={self.bias_p.item():.4g}"
 
     def noise_for(
-        self, x: Tensor, name: str, shape: Callable[[int], tuple[int, ...]], sample: Sampler
+        self,
+        x: Tensor,
+        name: str,
+        shape: Callable[[int], tuple[int, ...]],
+        sample: Sampler,
+        *,
+        sets: bool = False,
     ) -> Tensor | None:
         """The one decision: held noise in a draw, fresh noise in training, None in evaluation.
 
@@ -121,13 +127,14 @@ class StochasticLayer(StochasticModule):
             name: which of the layer's noises.
             shape: from the number of rows that need noise of their own (1: shared) to the noise's shape.
             sample: makes the noise.
+            sets: in a draw of several functions, noise (K, ...) of each instead of each row's.
         """
         draw = active_draw(self)
-        rows = x.shape[0] if is_batched(self.layer, x) else 1
+        rows = x.shape[0] if is_batched(self.layer, x) else None
         if draw is not None:
-            return draw.noise(self, name, shape(rows if draw.per_row else 1), x, sample)
+            return draw.layer_noise(self, name, x, rows, shape, sample, sets=sets)
         if self.training:
-            return sample(shape(rows), None).to(x.dtype)
+            return sample(shape(1 if rows is None else rows), None).to(x.dtype)
         return None
 
     def bias_for(self, x: Tensor) -> Tensor | None:
@@ -223,6 +230,11 @@ class InputNoiseLayer(StochasticLayer):
 
     def input_noise(self, x: Tensor) -> Tensor | None:
         """What the input is multiplied by, or None in evaluation."""
+        draw = active_draw(self)
+        if draw is not None:
+            noise: Tensor | None = draw.ready(self, "input", x)
+            if noise is not NOT_READY:
+                return noise
         per_unit = [-1] + [1] * (x.dim() - 1 - self.unit_axis(x))
         p = self.p if self.p.dim() == 0 else self.p.reshape(per_unit)
         return self.noise_for(x, "input", lambda rows: self.noise_shape(x, rows), self.noise(p))
@@ -283,7 +295,8 @@ class WeightNoiseLayer(StochasticLayer):
     def rows_of(self, rows: int) -> int:
         """How many sets of weights a batch of `rows` rows needs."""
         draw = active_draw(self)
-        return rows if self.per_row or (draw is not None and draw.per_row) else 1
+        own = draw is not None and (draw.per_row or draw.num_functions > 1)
+        return rows if self.per_row or own else 1
 
     def forward(self, x: Tensor) -> Tensor:
         """The linear map with noisy weights. Shapes as the wrapped layer's."""

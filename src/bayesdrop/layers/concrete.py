@@ -9,12 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import active_draw
+from bayesdrop.draws import NOT_READY, HeldNoise, active_draw
 from bayesdrop.errors import is_one_of, must, real_number
 from bayesdrop.functional.bits import random_bits
 from bayesdrop.functional.noise import KeepNoise, Noise
-from bayesdrop.functional.relax import apply_relaxed, apply_straight_through, relaxed_keep, relaxed_moments
+from bayesdrop.functional.relax import (
+    apply_relaxed,
+    apply_straight_through,
+    hard_slope,
+    relaxed_keep,
+    relaxed_moments,
+    relaxed_slope,
+    with_slope,
+)
 from bayesdrop.layers.learned_rate import InitialRate, LearnedRateLayer, Per
+from bayesdrop.layers.weights import is_batched
 
 __all__ = ["ConcreteDropout"]
 
@@ -61,7 +70,8 @@ class ConcreteDropout(LearnedRateLayer):
         temperature: t, above 0. 0.1 is nearly hard; at 2/3 the mean of the noise is up to 6 % below one.
         masks: which masks are used. "hard": relaxed ones in training, Bernoulli masks in draws, whose
             divergence `kl` is. "relaxed": relaxed ones in draws too, as the paper does. "straight-through":
-            hard ones always, with the gradient of the relaxed ones in the rate.
+            hard ones always, with the gradient of the relaxed ones in the rate. A draw that holds hard masks
+            gives the rate that gradient too.
         per: one rate for the "layer", as in the paper, or one for each input "unit" (feature or channel).
         elementwise: noise for each position of its own, as `nn.Dropout`.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
@@ -121,6 +131,32 @@ class ConcreteDropout(LearnedRateLayer):
         if self.masks == "relaxed":
             return _RelaxedNoise(torch.logit(p.detach()), self.temperature)
         return KeepNoise(p.detach())
+
+    def input_noise(self, x: Tensor) -> Tensor | None:
+        """What the input is multiplied by, with its gradient in the rate; None in evaluation."""
+        draw = active_draw(self)
+        logits = self.logit_p
+        if draw is None or draw.sees_all or not (torch.is_grad_enabled() and logits.requires_grad):
+            return super().input_noise(x)
+        # The graph belongs to these very logits: others may stand in their place for a call.
+        noise: Tensor | None = draw.ready(self, ("input", logits), x)
+        if noise is NOT_READY:
+            noise = super().input_noise(x)
+            if noise is not None:
+                with torch._C.DisableTorchFunction():
+                    noise = self._with_slope(draw, x, noise)
+            draw.remember(self, ("input", logits), x, noise)
+        return noise
+
+    def _with_slope(self, draw: HeldNoise, x: Tensor, noise: Tensor) -> Tensor:
+        rows = x.shape[0] if is_batched(self.layer, x) else None
+        logits = self.laid_out(self.logit_p, x)
+        slope_of = relaxed_slope if self.masks == "relaxed" else hard_slope
+        here, t = logits.detach().cpu(), self.temperature
+        slope = draw.made_of_bits(
+            self, "input", x, rows, lambda count: self.noise_shape(x, count), lambda b: slope_of(here, b, t)
+        )
+        return with_slope(noise, logits, slope)
 
     def forward(self, x: Tensor) -> Tensor:
         """The linear map of the noisy input. Shapes as the wrapped layer's."""

@@ -46,7 +46,7 @@ class DropConnect(WeightNoiseLayer):
             sets = self.rows_of(rows)
             return (sets, *weight.shape) if sets > 1 and is_batched(self.layer, x) else tuple(weight.shape)
 
-        noise = self.noise_for(x, "weight", shape, KeepNoise(p))
+        noise = self.noise_for(x, "weight", shape, KeepNoise(p), sets=True)
         return weight if noise is None else weight * noise
 
     def kl(self, length_scale: float | None = None) -> Tensor:

@@ -77,11 +77,15 @@ class MixtureDropout(WeightNoiseLayer):
             sets = self.rows_of(rows)
             return (sets, *shape) if sets > 1 and is_batched(self.layer, x) else shape
 
-        keep = self.noise_for(x, "unit", lambda rows: rows_first(rows, units), KeepNoise(self.p))
+        keep = self.noise_for(x, "unit", lambda rows: rows_first(rows, units), KeepNoise(self.p), sets=True)
         if keep is None:
             return weight
         normal = self.noise_for(
-            x, "weight", lambda rows: rows_first(rows, *weight.shape), NormalNoise(self.sigma.device)
+            x,
+            "weight",
+            lambda rows: rows_first(rows, *weight.shape),
+            NormalNoise(self.sigma.device),
+            sets=True,
         )
         assert normal is not None
         return weight * units_like_weight(self.layer, keep) + self.sigma * normal

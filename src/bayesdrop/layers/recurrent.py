@@ -172,6 +172,8 @@ def _noisy_map(part: nn.Module, sequences: Sequences) -> NoisyMap:
     like = sequences.like(linear.weight.shape[1])
     if isinstance(part, WeightNoiseLayer):
         weight, factor = part.weight_for(like), None
+        if weight.dim() == 3 and weight.shape[0] != sequences.rows:
+            weight = weight.repeat_interleave(sequences.rows // weight.shape[0], 0)
     else:
         weight, factor = linear.weight, part.multiplier(like)
     plain_bias = part.bias_p is None and not isinstance(part, WeightNoiseLayer)

@@ -158,7 +158,7 @@ class VariationalGaussianDropout(WeightNoiseLayer):
             sets = self.rows_of(rows)
             return (sets, *weight.shape) if sets > 1 and is_batched(self.layer, x) else tuple(weight.shape)
 
-        normal = self.noise_for(x, "weight", shape, NormalNoise(x.device))
+        normal = self.noise_for(x, "weight", shape, NormalNoise(x.device), sets=True)
         return weight if normal is None else weight * (1 + self._std_like_weight() * normal)
 
     def bias_for(self, x: Tensor) -> Tensor | None:

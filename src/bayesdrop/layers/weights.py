@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -121,25 +119,28 @@ def apply_weights(layer: WeightLayer, x: Tensor, weight: Tensor) -> Tensor:
     Args:
         layer: gives stride, padding, dilation and groups.
         x: (N, ...) or one row without the row axis.
-        weight: shape of the layer's weight, or (N, *that) for weights of every row's own.
+        weight: shape of the layer's weight, or (K, *that) for weights of K equal groups of rows, one after
+            another: of every row's own where K = N.
     """
-    per_row = weight.dim() > layer.weight.dim()
+    grouped = weight.dim() > layer.weight.dim()
     if isinstance(layer, nn.Linear):
-        if not per_row:
+        if not grouped:
             return F.linear(x, weight)
-        flat = x.reshape(x.shape[0], -1, x.shape[-1])
+        flat = x.reshape(weight.shape[0], -1, x.shape[-1])
         mapped: Tensor = (flat @ weight.transpose(-1, -2)).reshape(*x.shape[:-1], weight.shape[-2])
         return mapped
-    if not per_row:
+    if not grouped:
         out: Tensor = layer._conv_forward(x, weight, None)
         return out
-    # One convolution with a group per row: rows become channels.
-    rows = x.shape[0]
-    wide = x.reshape(1, rows * x.shape[1], *x.shape[2:])
-    groups, layer_groups = rows * layer.groups, layer.groups
+    # One convolution with a group of channels for each group of rows.
+    count = weight.shape[0]
+    rows = x.shape[0] // count
+    wide = x.reshape(count, rows, *x.shape[1:]).transpose(0, 1).reshape(rows, -1, *x.shape[2:])
+    groups, layer_groups = count * layer.groups, layer.groups
     try:
         layer.groups = groups
         out = layer._conv_forward(wide, weight.flatten(0, 1), None)
     finally:
         layer.groups = layer_groups
-    return out.reshape(rows, math.prod(out.shape[:2]) // rows, *out.shape[2:])
+    positions = out.shape[2:]
+    return out.reshape(rows, count, -1, *positions).transpose(0, 1).reshape(count * rows, -1, *positions)

@@ -38,6 +38,8 @@ class _RecordMode(InterceptMode):
 class RecordingDraw(FunctionDraw):
     """A draw that writes down the pass made inside it."""
 
+    sees_all = True
+
     def __init__(self, model: nn.Module, **options: Any) -> None:
         super().__init__(model, **options)
         self.record = Recording()
@@ -80,6 +82,8 @@ class RecordingDraw(FunctionDraw):
 
 class _RecordingRows(RowDraw, RecordingDraw):
     """The same with noise for every row."""
+
+    sees_all = True
 
 
 _HOLDERS = (Tensor, dict, list, tuple, slice, Mapping)
