@@ -3,12 +3,18 @@
 from bayesdrop.recommend.base import Recommendations, Recommender
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions, UserSplit
 from bayesdrop.recommend.neighbours import EASE, SLIM, Popularity
+from bayesdrop.recommend.sivae import SIVAE
+from bayesdrop.recommend.vae import CDAE, MultDAE, MultVAE
 
 __all__ = [
+    "CDAE",
     "EASE",
+    "SIVAE",
     "SLIM",
     "HeldOutUsers",
     "Interactions",
+    "MultDAE",
+    "MultVAE",
     "Popularity",
     "Recommendations",
     "Recommender",
