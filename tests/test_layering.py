@@ -15,6 +15,7 @@ ROWS = {
     "demo": 6,
     "tables": 6,
     "estimators": 5,
+    "recommend": 5,
     "acquire": 4,
     "audit": 4,
     "calibration": 4,

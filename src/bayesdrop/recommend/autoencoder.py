@@ -166,7 +166,7 @@ class Autoencoder(Recommender):
         generator = torch.Generator().manual_seed(self.seed + 1)
         order = np.random.default_rng(self.seed)
         modules = self._modules()
-        parameters = [one for one in modules.parameters() if one.requires_grad]
+        parameters: list[Tensor] = [one for one in modules.parameters() if one.requires_grad]
         optimizer = torch.optim.Adam(self._groups(), fused=True)
         averaged = [one.detach().clone() for one in parameters]
         best: list[Tensor] | None = None
@@ -216,9 +216,7 @@ class Autoencoder(Recommender):
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
-    def _validated(
-        self, validation: HeldOutUsers, parameters: list[nn.Parameter], averaged: list[Tensor]
-    ) -> float:
+    def _validated(self, validation: HeldOutUsers, parameters: list[Tensor], averaged: list[Tensor]) -> float:
         """NDCG@100 of the averaged weights."""
         own = [one.detach().clone() for one in parameters]
         with torch.no_grad():

@@ -104,7 +104,9 @@ class Recommender(ABC):
                 validation.seen.aligned(train.items), validation.held.aligned(train.items)
             )
             if not len(validation.held):
-                raise ValueError(must(owner, "validation", "users with items that are held out", validation.held))
+                raise ValueError(
+                    must(owner, "validation", "users with items that are held out", validation.held)
+                )
         self._fit(train, validation, progress=progress)
         self.items = train.items
         return self
@@ -272,7 +274,9 @@ class Recommender(ABC):
                 raise ValueError("its items make no sense")
             made._restore(tensors, len(items))
         except Exception as error:
-            raise ValueError(f"{owner}: the description in {os.fspath(path)} is damaged ({error}).") from error
+            raise ValueError(
+                f"{owner}: the description in {os.fspath(path)} is damaged ({error})."
+            ) from error
         made.items = items
         found: _R = made
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -53,13 +54,12 @@ class Coder(nn.Module):
         self.norm = nn.LayerNorm(hidden) if layer_norm else None
         self.code = _linear(hidden, code, generator)
         widths = [latent, *decoder_hidden, num_items]
-        self.decoder = nn.ModuleList(
-            _linear(before, after, generator) for before, after in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.decoder = nn.ModuleList(_linear(before, after, generator) for before, after in pairwise(widths))
         self._activation = ACTIVATIONS[activation]
-        if log_share is not None:
+        last = self.decoder[-1]
+        if log_share is not None and isinstance(last, nn.Linear):
             with torch.no_grad():
-                self.decoder[-1].bias.copy_(log_share)
+                last.bias.copy_(log_share)
 
     def hidden(self, bag: Bag) -> Tensor:
         """(B, hidden)."""

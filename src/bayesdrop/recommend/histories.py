@@ -83,9 +83,7 @@ class ItemBag(nn.Module):
 
     def forward(self, bag: Bag) -> Tensor:
         """(B, width)."""
-        summed = embedding_bag(
-            bag.items, self.weight, bag.starts, mode="sum", per_sample_weights=bag.weights
-        )
+        summed = embedding_bag(bag.items, self.weight, bag.starts, mode="sum", per_sample_weights=bag.weights)
         return summed + self.bias
 
 
@@ -93,12 +91,12 @@ class _ChoiceNLL(torch.autograd.Function):
     @staticmethod
     def forward(ctx: object, logits: Tensor, items: Tensor, rows: Tensor, counts: Tensor) -> Tensor:
         total = logits.logsumexp(1)
-        chosen = torch.zeros_like(counts).index_add_(0, rows, logits[rows, items])
+        chosen = torch.zeros_like(total).index_add_(0, rows, logits[rows, items])
         ctx.save_for_backward(logits, items, rows, counts, total)  # type: ignore[attr-defined]
         return counts * total - chosen
 
     @staticmethod
-    def backward(ctx: object, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: object, grad: Tensor) -> tuple[Tensor, None, None, None]:
         logits, items, rows, counts, total = ctx.saved_tensors  # type: ignore[attr-defined]
         slope = (logits - total.unsqueeze(1)).exp_().mul_((grad * counts).unsqueeze(1))
         slope.view(-1).index_add_(0, rows * logits.shape[1] + items, -grad[rows])

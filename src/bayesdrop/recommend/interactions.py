@@ -123,9 +123,7 @@ class Interactions:
         index = pd.Index(np.asarray(items))
         known = index.get_indexer(frame["item"]) if len(frame) else np.zeros(0, dtype=np.int64)
         places = np.stack([frame["user"].to_numpy()[known >= 0], known[known >= 0]], 1)
-        return cls(
-            _matrix(places, len(histories), len(index)), np.arange(len(histories)), np.asarray(items)
-        )
+        return cls(_matrix(places, len(histories), len(index)), np.arange(len(histories)), np.asarray(items))
 
     def __len__(self) -> int:
         """How many pairs there are."""
@@ -154,9 +152,7 @@ class Interactions:
         places = pd.Index(items).get_indexer(pd.Index(self.items))
         pairs = self.pairs()
         pairs[:, 1] = places[pairs[:, 1]]
-        return Interactions(
-            _matrix(pairs[pairs[:, 1] >= 0], len(self.users), len(items)), self.users, items
-        )
+        return Interactions(_matrix(pairs[pairs[:, 1] >= 0], len(self.users), len(items)), self.users, items)
 
     def of_users(self, places: NDArray[np.int64]) -> Interactions:
         """Some of the users.
@@ -242,9 +238,7 @@ class UserSplit:
 
         def part(pairs: torch.Tensor, first: int, last: int) -> Interactions:
             places = pairs.numpy() - np.array([first, 0])
-            return Interactions(
-                _matrix(places, last - first, data.num_items), user_ids[first:last], item_ids
-            )
+            return Interactions(_matrix(places, last - first, data.num_items), user_ids[first:last], item_ids)
 
         train = int(data.train[:, 0].max()) + 1
         found = torch.cat([data.validation_seen, data.validation_held])
@@ -252,7 +246,9 @@ class UserSplit:
         end = data.num_users
         return cls(
             part(data.train, 0, train),
-            HeldOutUsers(part(data.validation_seen, train, middle), part(data.validation_held, train, middle)),
+            HeldOutUsers(
+                part(data.validation_seen, train, middle), part(data.validation_held, train, middle)
+            ),
             HeldOutUsers(part(data.test_seen, middle, end), part(data.test_held, middle, end)),
         )
 

@@ -128,8 +128,6 @@ def _divergence(z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
     count = len(z)
     precision = (-log_variance).exp()
     # log 2 pi is in both densities.
-    logs = [
-        -0.5 * ((one - mean).square() * precision + log_variance).sum(-1).to(torch.float32) for one in z
-    ]
+    logs = [-0.5 * ((one - mean).square() * precision + log_variance).sum(-1).to(torch.float32) for one in z]
     log_h = torch.stack([torch.logsumexp(one, 0) for one in logs]) - math.log(count)
     return (log_h + 0.5 * z.square().sum(-1)).mean(0)
