@@ -15,6 +15,7 @@ from bayesdrop.metrics import ndcg_at
 from bayesdrop.recommend import (
     CDAE,
     EASE,
+    IAFVAE,
     SIVAE,
     SLIM,
     Interactions,
@@ -23,6 +24,7 @@ from bayesdrop.recommend import (
     Popularity,
     Recommender,
     UserSplit,
+    VampVAE,
 )
 
 SMALL: dict[str, Any] = {
@@ -37,6 +39,8 @@ NETWORKS = [
     MultVAE(**SMALL),
     MultDAE(**SMALL),
     CDAE(**SMALL),
+    VampVAE(num_histories=10, **SMALL),
+    IAFVAE(flow_hidden=16, **SMALL),
     *[SIVAE(dropout=kind, **SMALL) for kind in ("learnable", "concrete", "gaussian", "fixed", None)],  # type: ignore[arg-type]
 ]
 CLOSED = [Popularity(), EASE(l2=20), SLIM(l1=1, l2=20, steps=20)]
@@ -111,7 +115,7 @@ def test_items_beyond_the_most_popular_come_last(split: UserSplit) -> None:
         assert set(row[:30].tolist()) == kept
 
 
-@pytest.mark.parametrize("model", [*CLOSED, NETWORKS[0], NETWORKS[3]], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("model", [*CLOSED, NETWORKS[0], NETWORKS[5]], ids=lambda m: type(m).__name__)
 def test_lists_hold_nothing_seen_and_are_ordered(model: Recommender, split: UserSplit) -> None:
     model.fit(split.train)
     lists = model.recommend(split.test.seen, k=10)
@@ -146,7 +150,7 @@ def test_exploration_ranks_by_draws(split: UserSplit) -> None:
     assert short.spread.mean() > plain.spread.mean()
 
 
-@pytest.mark.parametrize("model", [*CLOSED, *NETWORKS[:4]], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("model", [*CLOSED, *NETWORKS[:6]], ids=lambda m: type(m).__name__)
 def test_a_file_brings_a_model_back(model: Recommender, split: UserSplit, tmp_path: Path) -> None:
     model.fit(split.train)
     model.save(tmp_path / "model")

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from scipy.sparse import csr_array
 
-from bayesdrop.recommend import SIVAE
+from bayesdrop.recommend import IAFVAE, SIVAE, VampVAE
 from bayesdrop.recommend.histories import Bag, ItemBag, choice_nll
 from bayesdrop.recommend.masks import ConcreteChoices, FixedChoices, GaussianChoices, LearnableChoices, Mask
 from bayesdrop.recommend.sivae import _divergence
@@ -122,3 +122,29 @@ def test_the_two_passes_of_a_step_share_all_noise_but_the_masks() -> None:
     noise = torch.randn(len(bag), 3)
     first, second = (model._mixture_losses(bag, ones, noise, torch.ones(6)) for _ in range(2))
     torch.testing.assert_close(first, second)
+
+
+def test_a_flow_knows_its_own_volume() -> None:
+    model = IAFVAE(hidden=8, latent=4, flow_hidden=12, num_flows=3)
+    model._built(9, None)
+    model._others.double()
+    with torch.no_grad():
+        for parameter in model._others.parameters():
+            parameter.normal_()
+    z, context = torch.randn(1, 4, dtype=torch.float64), torch.randn(1, 4, dtype=torch.float64)
+    slopes = torch.autograd.functional.jacobian(lambda one: model._flown(one, context)[0][0], z)[:, 0]
+    exact = torch.linalg.slogdet(slopes).logabsdet
+    torch.testing.assert_close(model._flown(z, context)[1].double(), exact.reshape(1), rtol=1e-5, atol=1e-5)
+
+
+def test_the_learned_prior_is_the_mixture_of_its_posteriors() -> None:
+    model = VampVAE(hidden=8, latent=3, num_histories=4)
+    model._built(9, None)
+    z = torch.randn(5, 3)
+    bag = model._coder.bag
+    code = model._coder.encoded(model._others["histories"]() @ bag.weight + bag.bias)
+    mean, log_variance = code.chunk(2, -1)
+    parts = torch.distributions.Normal(mean, (0.5 * log_variance).exp())
+    exact = torch.logsumexp(parts.log_prob(z.unsqueeze(1)).sum(-1), 1) - np.log(4)
+    constant = 1.5 * np.log(2 * np.pi)
+    torch.testing.assert_close(model._log_prior(z) - constant, exact, rtol=1e-4, atol=1e-4)

@@ -3,12 +3,14 @@
 from bayesdrop.recommend.base import Recommendations, Recommender
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions, UserSplit
 from bayesdrop.recommend.neighbours import EASE, SLIM, Popularity
+from bayesdrop.recommend.priors import IAFVAE, VampVAE
 from bayesdrop.recommend.sivae import SIVAE
 from bayesdrop.recommend.vae import CDAE, MultDAE, MultVAE
 
 __all__ = [
     "CDAE",
     "EASE",
+    "IAFVAE",
     "SIVAE",
     "SLIM",
     "HeldOutUsers",
@@ -19,4 +21,5 @@ __all__ = [
     "Recommendations",
     "Recommender",
     "UserSplit",
+    "VampVAE",
 ]

@@ -61,15 +61,15 @@ class Coder(nn.Module):
             with torch.no_grad():
                 last.bias.copy_(log_share)
 
-    def hidden(self, bag: Bag) -> Tensor:
-        """(B, hidden)."""
-        h = self.bag(bag)
-        return self._activation(h if self.norm is None else self.norm(h))
+    def encoded(self, summed: Tensor) -> Tensor:
+        """(B, hidden) what the first layer gives -> (B, code)."""
+        hidden = self._activation(summed if self.norm is None else self.norm(summed))
+        code: Tensor = self.code(hidden)
+        return code
 
     def forward(self, bag: Bag) -> Tensor:
         """(B, code)."""
-        code: Tensor = self.code(self.hidden(bag))
-        return code
+        return self.encoded(self.bag(bag))
 
     def logits(self, z: Tensor) -> Tensor:
         """(..., latent) -> (..., I)."""
