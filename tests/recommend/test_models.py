@@ -18,6 +18,8 @@ from bayesdrop.recommend import (
     IAFVAE,
     SIVAE,
     SLIM,
+    Blend,
+    ImplicitALS,
     Interactions,
     MultDAE,
     MultVAE,
@@ -43,7 +45,7 @@ NETWORKS = [
     IAFVAE(flow_hidden=16, **SMALL),
     *[SIVAE(dropout=kind, **SMALL) for kind in ("learnable", "concrete", "gaussian", "fixed", None)],  # type: ignore[arg-type]
 ]
-CLOSED = [Popularity(), EASE(l2=20), SLIM(l1=1, l2=20, steps=20)]
+CLOSED = [Popularity(), EASE(l2=20), SLIM(l1=1, l2=20, steps=20), ImplicitALS(factors=8, iterations=5)]
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +107,35 @@ def test_slim_is_the_elastic_net_of_scikit_learn(split: UserSplit) -> None:
         net.fit(x[:, others], x[:, item])
         np.testing.assert_allclose(model._weights.numpy()[others, item], net.coef_, atol=2e-3)
     assert float((model._weights == 0).float().mean()) > 0.2
+
+
+def test_factors_of_new_users_are_those_that_alternating_least_squares_gives(split: UserSplit) -> None:
+    model = ImplicitALS(factors=6, alpha=8.0, l2=3.0, iterations=3).fit(split.train)
+    items = model._items.double().numpy()
+    for place in (0, 11):
+        x = split.test.seen.matrix[[place]].toarray()[0].astype(np.float64)
+        # Weighted ridge regression of the whole row, zeros too.
+        weight = np.where(x > 0, 8.0, 1.0)
+        system = items.T @ (weight[:, None] * items) + 3.0 * np.eye(6)
+        user = np.linalg.solve(system, items.T @ (weight * x))
+        np.testing.assert_allclose(model.scores(split.test.seen)[place], items @ user, rtol=1e-3, atol=1e-4)
+
+
+def test_a_blend_weighs_its_models_by_validation_users(split: UserSplit, tmp_path: Path) -> None:
+    good, other, bad = EASE(l2=20), MultVAE(**SMALL), Popularity()
+    model = Blend([bad, good, other]).fit(split.train, split.validation)
+    weights = [row["weight"] for row in model.search]
+    assert sum(weights) == pytest.approx(1)
+    assert weights[0] < 0.2
+    assert max(row["ndcg"] for row in model.search) > model.search[0]["ndcg"]
+    model.save(tmp_path / "model")
+    loaded = Recommender.load(tmp_path / "model")
+    assert isinstance(loaded, Blend)
+    assert loaded.search == model.search
+    np.testing.assert_array_equal(loaded.scores(split.test.seen), model.scores(split.test.seen))
+    assert loaded.recommend(split.test.seen, k=3, explore="ucb").items.shape == (80, 3)
+    with pytest.raises(ValueError, match=r"Blend.fit: `validation` must be users to choose weights by"):
+        Blend([good]).fit(split.train)
 
 
 def test_items_beyond_the_most_popular_come_last(split: UserSplit) -> None:

@@ -1,6 +1,8 @@
 """Recommenders: who chose what, and how sure one can be of what they may choose next."""
 
+from bayesdrop.recommend.als import ImplicitALS
 from bayesdrop.recommend.base import Recommendations, Recommender
+from bayesdrop.recommend.blend import Blend, default_models
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions, UserSplit
 from bayesdrop.recommend.neighbours import EASE, SLIM, Popularity
 from bayesdrop.recommend.priors import IAFVAE, VampVAE
@@ -13,7 +15,9 @@ __all__ = [
     "IAFVAE",
     "SIVAE",
     "SLIM",
+    "Blend",
     "HeldOutUsers",
+    "ImplicitALS",
     "Interactions",
     "MultDAE",
     "MultVAE",
@@ -22,4 +26,5 @@ __all__ = [
     "Recommender",
     "UserSplit",
     "VampVAE",
+    "default_models",
 ]

@@ -245,6 +245,11 @@ class Recommender(ABC):
         """The options by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]
 
+    @classmethod
+    def _from_options(cls, options: dict[str, Any]) -> Any:
+        """A model that is not fitted yet, from what `options` gave."""
+        return cls(**{name: _tuples(value) for name, value in options.items()})
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one safetensors file; nothing is pickled."""
         owner = f"{type(self).__name__}.save"
@@ -268,7 +273,7 @@ class Recommender(ABC):
             want = f"a file of a {cls.__name__}"
             raise ValueError(must(owner, "path", want, f"{os.fspath(path)}, of a {header.get('class')}"))
         try:
-            made: Any = kind(**{name: _tuples(value) for name, value in header["options"].items()})
+            made: Any = kind._from_options(header["options"])
             items = np.asarray(header["items"], dtype=object if header["items_kind"] == "O" else None)
             if items.ndim != 1 or not len(items) or items.dtype.kind != header["items_kind"]:
                 raise ValueError("its items make no sense")
@@ -292,3 +297,13 @@ def without_seen(scores: Tensor, histories: csr_array) -> Tensor:
 
 def _tuples(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def of_shape(
+    tensors: dict[str, Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """A tensor of a file; raise where it is not what it must be."""
+    tensor = tensors[name]
+    if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+        raise ValueError(f"its {name} make no sense")
+    return tensor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from bayesdrop.errors import real_number, whole_number
 from bayesdrop.progress import progress_bar
-from bayesdrop.recommend.base import Recommender
+from bayesdrop.recommend.base import Recommender, of_shape
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
 
 __all__ = ["EASE", "SLIM", "Popularity"]
@@ -33,7 +32,7 @@ class Popularity(Recommender):
         return {"log_share": self._log_share}
 
     def _restore(self, tensors: dict[str, Tensor], num_items: int) -> None:
-        self._log_share = _of_shape(tensors, "log_share", (num_items,))
+        self._log_share = of_shape(tensors, "log_share", (num_items,))
 
 
 class _ItemWeights(Recommender):
@@ -72,10 +71,10 @@ class _ItemWeights(Recommender):
         return {"weights": self._weights, "places": self._places, "rest": self._rest}
 
     def _restore(self, tensors: dict[str, Tensor], num_items: int) -> None:
-        self._rest = _of_shape(tensors, "rest", (num_items,))
+        self._rest = of_shape(tensors, "rest", (num_items,))
         count = len(tensors["places"])
-        self._places = _of_shape(tensors, "places", (count,), torch.int64)
-        self._weights = _of_shape(tensors, "weights", (count, count))
+        self._places = of_shape(tensors, "places", (count,), torch.int64)
+        self._weights = of_shape(tensors, "weights", (count, count))
         if count and not bool(((self._places >= 0) & (self._places < num_items)).all()):
             raise ValueError("its places make no sense")
 
@@ -160,12 +159,3 @@ class SLIM(_ItemWeights):
                 advance(1, "")
         weights.diagonal().zero_()
         return weights
-
-
-def _of_shape(
-    tensors: dict[str, Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
-) -> Tensor:
-    tensor = tensors[name]
-    if tuple(tensor.shape) != shape or tensor.dtype != dtype or math.prod(shape) < 0:
-        raise ValueError(f"its {name} make no sense")
-    return tensor
