@@ -3,6 +3,7 @@
 from bayesdrop.recommend.als import ImplicitALS
 from bayesdrop.recommend.base import Recommendations, Recommender
 from bayesdrop.recommend.blend import Blend, default_models
+from bayesdrop.recommend.evaluate import evaluate_lists
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions, UserSplit
 from bayesdrop.recommend.neighbours import EASE, SLIM, Popularity
 from bayesdrop.recommend.priors import IAFVAE, VampVAE
@@ -27,4 +28,5 @@ __all__ = [
     "UserSplit",
     "VampVAE",
     "default_models",
+    "evaluate_lists",
 ]

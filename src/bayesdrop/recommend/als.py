@@ -34,9 +34,9 @@ class ImplicitALS(Recommender):
     Reference: Hu, Koren & Volinsky (2008), WMF in Boluki et al. (2020), table 2.
     """
 
-    factors: int = 100
-    alpha: float = 10.0
-    l2: float = 10.0
+    factors: int = 64
+    alpha: float = 5.0
+    l2: float = 30.0
     iterations: int = 15
     seed: int = 0
 

@@ -37,7 +37,8 @@ class Recommendations:
         users: (U,) ids.
         items: (U, k) ids.
         scores: (U, k); -inf where a user has fewer than k items to be told of.
-        spread: (U, k) standard deviation of the score over draws; None for models that have none.
+        spread: (U, k) standard deviation of the score over draws; None where none were asked for, or the
+            model has none.
         known: (U,) how many items of the history the model knows. With none of them, a list is what the
             model thinks of somebody of whom it knows nothing.
     """
@@ -145,7 +146,7 @@ class Recommender(ABC):
         *,
         exclude_seen: bool = True,
         explore: Explore | None = None,
-        num_draws: int = 20,
+        num_draws: int = 0,
         width: float = 1.0,
         seed: int = 0,
     ) -> Recommendations:
@@ -157,30 +158,36 @@ class Recommender(ABC):
             history: `Interactions`, or lists of item ids, one for each user.
             k: items of a list.
             exclude_seen: leave the items of the history out.
-            explore: "thompson" ranks by one draw, "ucb" by the mean of the draws plus `width` times their
-                spread; None by the score.
-            num_draws: T of the spread.
+            explore: "thompson" ranks by the first draw, "ucb" by the mean of the draws plus `width` times
+                their spread; None by the score.
+            num_draws: T draws that the spread is of, at least 2; 0 for no spread, which is T times as fast.
+                Exploration takes 20 unless told.
             width: of "ucb".
             seed: of the draws.
         """
         owner = f"{type(self).__name__}.recommend"
         count = whole_number(owner, "k", k, at_least=1)
-        whole_number(owner, "num_draws", num_draws, at_least=2)
+        whole_number(owner, "num_draws", num_draws, at_least=0)
+        if num_draws == 1:
+            raise ValueError(must(owner, "num_draws", "0, or at least 2", num_draws))
         whole_seed(owner, seed)
         real_number(owner, "width", width, "a number")
         if explore is not None and not is_one_of(explore, ("thompson", "ucb")):
             raise ValueError(must(owner, "explore", "'thompson', 'ucb' or None", explore))
         if explore is not None and not self.is_random:
             raise ValueError(must(owner, "explore", f"None: {type(self).__name__} has no draws", explore))
+        if explore is not None and not num_draws:
+            num_draws = 20
+        drawn = self.is_random and num_draws > 0
         found = self._known(history, "recommend")
         count = min(count, len(self.items))
         places: list[Tensor] = [torch.zeros(0, count, dtype=torch.int64)]
         values: list[Tensor] = [torch.zeros(0, count)]
         spreads: list[Tensor] = [torch.zeros(0, count)]
-        for start, part in self._chunks(found.matrix, self._times(num_draws)):
+        for start, part in self._chunks(found.matrix, num_draws if drawn else 1):
             scores = self._scores(part)
             spread = None
-            if self.is_random:
+            if drawn:
                 draws = self._draws(part, num_draws, seed + start)
                 spread = draws.std(0)
                 if explore == "thompson":
@@ -198,7 +205,7 @@ class Recommender(ABC):
             users=found.users,
             items=self.items[torch.cat(places).numpy()],
             scores=torch.cat(values).float().numpy(),
-            spread=torch.cat(spreads).float().numpy() if self.is_random else None,
+            spread=torch.cat(spreads).float().numpy() if drawn else None,
             known=np.diff(found.matrix.indptr).astype(np.int64),
         )
 
@@ -216,9 +223,6 @@ class Recommender(ABC):
             right = torch.from_numpy(held[start : start + part.shape[0]].toarray() > 0)
             parts.append(Ranked.of(without_seen(self._scores(part), part), right, length))
         return Ranked.joined(parts)
-
-    def _times(self, num_draws: int) -> int:
-        return num_draws if self.is_random else 1
 
     def _chunks(self, matrix: csr_array, times: int = 1) -> Iterator[tuple[int, csr_array]]:
         rows = max(1, _SCORES // (matrix.shape[1] * times))

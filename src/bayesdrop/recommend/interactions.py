@@ -162,6 +162,30 @@ class Interactions:
         """
         return Interactions(self.matrix[places], self.users[places], self.items)
 
+    def hidden(self, *, held: float = 0.2, seed: int = 0) -> HeldOutUsers:
+        """All users, a share of whose items is hidden, for a model that was trained on others.
+
+        Args:
+            held: share of each user's items, rounded down.
+            seed: of what is hidden.
+        """
+        real_number("hidden", "held", held, "in (0, 1)", above=0, below=1)
+        source = np.random.default_rng(whole_seed("hidden", seed))
+        pairs = self.pairs()
+        # Of each user's items in a random order, the first ones.
+        order = np.lexsort((source.random(len(pairs)), pairs[:, 0]))
+        sizes = np.diff(self.matrix.indptr)
+        rank = np.arange(len(pairs)) - np.repeat(self.matrix.indptr[:-1], sizes)
+        away = np.zeros(len(pairs), dtype=np.bool_)
+        away[order] = rank < np.repeat((held * sizes).astype(np.int64), sizes)
+        if not away.any():
+            raise ValueError(must("hidden", "held", "enough for one item of one user", held))
+        shape = (len(self.users), len(self.items))
+        seen, gone = (_matrix(pairs[which], *shape) for which in (~away, away))
+        return HeldOutUsers(
+            Interactions(seen, self.users, self.items), Interactions(gone, self.users, self.items)
+        )
+
     def split_by_users(
         self,
         *,
