@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from bayesdrop.cli import build_app
-from bayesdrop.recommend import EASE, MultVAE, blend
+from bayesdrop.recommend import MultVAE, blend
 
 
 @pytest.fixture
 def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"hidden": 16, "latent": 4, "epochs": 4, "lr": 1e-2, "batch_size": 50}
-    monkeypatch.setattr(blend, "default_models", lambda items, seed: [EASE(l2=20), MultVAE(**options)])
+    monkeypatch.setattr(blend, "default_models", lambda items, seed: [MultVAE(**options)])
 
 
 def write_choices(path: Path, users: int = 150) -> None:
