@@ -54,6 +54,8 @@ WITHIN_ROW = {
 }
 # Doors to scikit-learn: their classes derive from its own. Nothing imports them unasked.
 SKLEARN_DOORS = {"linear", "estimators"}
+# What a package of an extra of its own may import when it is itself imported.
+OWN_EXTRAS = {"recommend": {"scipy", "pandas"}}
 HEAVY = {"matplotlib", "scipy", "sklearn", "pandas", "statsmodels", "optuna", "gymnasium", "typer", "rich"}
 
 
@@ -109,6 +111,8 @@ def test_optional_packages_are_imported_where_they_are_used(path: Path) -> None:
     for module, at_top in imports(path):
         root = module.split(".")[0]
         if root in {"sklearn", "scipy"} and part(path) in SKLEARN_DOORS:
+            continue
+        if root in OWN_EXTRAS.get(part(path), ()):
             continue
         if root in HEAVY:
             assert not at_top, f"{path} imports {module} when it is itself imported"
