@@ -16,6 +16,7 @@ ROWS = {
     "tables": 6,
     "control": 5,
     "estimators": 5,
+    "recommend": 5,
     "acquire": 4,
     "audit": 4,
     "calibration": 4,
@@ -54,8 +55,8 @@ WITHIN_ROW = {
 }
 # Doors to scikit-learn: their classes derive from its own. Nothing imports them unasked.
 SKLEARN_DOORS = {"linear", "estimators"}
-# Worlds derive from Gymnasium's classes.
-GYMNASIUM_DOOR = "control"
+# What a package of an extra of its own may import when it is itself imported.
+OWN_EXTRAS = {"recommend": {"scipy", "pandas"}, "control": {"gymnasium"}}
 HEAVY = {"matplotlib", "scipy", "sklearn", "pandas", "statsmodels", "optuna", "gymnasium", "typer", "rich"}
 
 
@@ -112,7 +113,7 @@ def test_optional_packages_are_imported_where_they_are_used(path: Path) -> None:
         root = module.split(".")[0]
         if root in {"sklearn", "scipy"} and part(path) in SKLEARN_DOORS:
             continue
-        if root == "gymnasium" and part(path) == GYMNASIUM_DOOR:
+        if root in OWN_EXTRAS.get(part(path), ()):
             continue
         if root in HEAVY:
             assert not at_top, f"{path} imports {module} when it is itself imported"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bayesdrop import gp as gp
     from bayesdrop import linear as linear
     from bayesdrop import plots as plots
+    from bayesdrop import recommend as recommend
     from bayesdrop import stacked as stacked
     from bayesdrop import tables as tables
     from bayesdrop.public import *  # noqa: F403  (its `__all__` is the list)
@@ -36,6 +37,7 @@ _ON_DEMAND = {
     "gp": None,
     "linear": "sklearn",
     "plots": None,
+    "recommend": "recommend",
     "stacked": None,
     "tables": "tables",
 }

@@ -1,4 +1,4 @@
-"""The command line: `bayesdrop demo`, `audit`, `experiments`, `fit`, `predict`, `evaluate`, `version`."""
+"""The command line: `bayesdrop demo`, `audit`, `experiments`, `fit`, `predict`, `recommend` and more."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from bayesdrop.cli.audit import add_audit
 from bayesdrop.cli.demo import add_demo
 from bayesdrop.cli.experiments import add_experiments
+from bayesdrop.cli.recommend import add_recommend
 from bayesdrop.cli.stopping import clean_stops
 from bayesdrop.cli.tables import add_tables
 from bayesdrop.version import __version__
@@ -44,6 +45,7 @@ def build_app() -> Any:
     add_audit(app, typer)
     add_experiments(app, typer)
     add_tables(app, typer)
+    add_recommend(app, typer)
 
     @app.command()  # type: ignore[untyped-decorator, unused-ignore]
     def version() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["add_tables"]
+__all__ = ["add_tables", "plain_errors", "print_rows", "print_safely", "watched"]
 
 
 def add_tables(app: Any, typer: Any) -> None:
@@ -79,7 +79,7 @@ def _add_fit(app: Any, typer: Any) -> None:
         quiet: bool = quiet_option,
     ) -> None:
         """Fit a table, try it on held-out rows, and write a model folder with a report."""
-        with _plain_errors():
+        with plain_errors():
             from bayesdrop.tables import FitOptions, Rule
 
             options = FitOptions(
@@ -136,7 +136,7 @@ def _add_predict(app: Any, typer: Any) -> None:
         quiet: bool = quiet_option,
     ) -> None:
         """Score a table of any length: its own columns, and the model's predictions beside them."""
-        with _plain_errors():
+        with plain_errors():
             from bayesdrop.tables import load_table_model, open_table, score_file
 
             _check_level(level)
@@ -152,12 +152,12 @@ def _add_predict(app: Any, typer: Any) -> None:
                 prefix=prefix,
                 force=force,
                 chunk_rows=chunk_rows,
-                progress=_watched(quiet),
+                progress=watched(quiet),
             )
             if not quiet:
-                _print(f"Deferred, {fitted.deferral(rule)}.")
+                print_safely(f"Deferred, {fitted.deferral(rule)}.")
                 for line in scored.lines():
-                    _print(line)
+                    print_safely(line)
                 print(f"Written: {output.resolve()}")
             else:
                 print(output.resolve())
@@ -189,7 +189,7 @@ def _add_evaluate(app: Any, typer: Any) -> None:
         force: bool = force_option,
     ) -> None:
         """Compare predictions with the targets of a table: errors, calibration, what deferral buys."""
-        with _plain_errors():
+        with plain_errors():
             from bayesdrop.tables import load_table_model, open_table
             from bayesdrop.tables.evaluate import check_report, evaluate_table
 
@@ -202,7 +202,7 @@ def _add_evaluate(app: Any, typer: Any) -> None:
             if as_json:
                 print(json.dumps(result.as_dict(), indent=1))
             else:
-                _print_rows(result.rows())
+                print_rows(result.rows())
             if report is not None:
                 result.write_report(report, force=force)
                 print(f"Report: {report.resolve()}", file=sys.stderr if as_json else sys.stdout)
@@ -222,7 +222,7 @@ def _fit(data: Path, output: Path, options: Any, separator: str | None, force: b
 
     def say(line: str) -> None:
         if not quiet:
-            _print(line)
+            print_safely(line)
 
     def read() -> Any:
         frame = open_table(data, separator=separator).read()
@@ -230,7 +230,7 @@ def _fit(data: Path, output: Path, options: Any, separator: str | None, force: b
         return frame
 
     # The frame is given away, so that it is gone when it is not needed any more.
-    fitted = fit_table(read(), options, say=say, progress=_watched(quiet))
+    fitted = fit_table(read(), options, say=say, progress=watched(quiet))
     result = fit_evaluation(fitted)
     save_table_model(
         fitted.model, output, report=result.report(f"{data.name}: {options.target}"), force=force
@@ -239,20 +239,21 @@ def _fit(data: Path, output: Path, options: Any, separator: str | None, force: b
         print((output / "report.html").resolve())
         return
     print("On the rows that were held out:")
-    _print_rows(result.rows())
+    print_rows(result.rows())
     print(f"Model:  {output.resolve()}")
     print(f"Report: {(output / 'report.html').resolve()}")
 
 
-def _print_rows(rows: Any) -> None:
+def print_rows(rows: Any) -> None:
+    """Rows of a name, a value and a hint, in columns."""
     rows = list(rows)
     width = max(len(name) for name, _, _ in rows)
     wide = max(len(value) for _, value, _ in rows)
     for name, value, hint in rows:
-        _print(f"  {name.ljust(width)}  {value.rjust(wide)}  {hint}".rstrip())
+        print_safely(f"  {name.ljust(width)}  {value.rjust(wide)}  {hint}".rstrip())
 
 
-def _print(line: str) -> None:
+def print_safely(line: str) -> None:
     """A line with texts of the table in it, which must not give orders to the terminal."""
     from bayesdrop.tables.harmless import visible
 
@@ -284,12 +285,13 @@ def _widths(text: str | None) -> tuple[int, ...] | None:
     return widths
 
 
-def _watched(quiet: bool) -> bool:
+def watched(quiet: bool) -> bool:
+    """Whether somebody looks on who has not asked for quiet."""
     return not quiet and sys.stderr.isatty()
 
 
 @contextmanager
-def _plain_errors() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """Say what is wrong in a sentence and exit with 2; nothing has been written by then."""
     try:
         yield

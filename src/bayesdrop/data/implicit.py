@@ -24,6 +24,8 @@ class ImplicitFeedback:
 
     num_users: int
     num_items: int
+    users: Tensor  #: (num_users,) int64, what the users were called before they were numbered
+    items: Tensor  #: (num_items,) int64, likewise
     train: Tensor
     validation_seen: Tensor
     validation_held: Tensor
@@ -61,9 +63,10 @@ def split_by_users(
         raise ValueError(must("split_by_users", "num_test", requirement, num_validation + num_test))
     generator = np.random.default_rng(seed)
     order = generator.permutation(users)
-    place = {user: index for index, user in enumerate(order.tolist())}
     liked = liked[np.isin(liked[:, 0], users)]
-    user = np.array([place[each] for each in liked[:, 0].tolist()], dtype=np.int64)
+    place = np.empty(len(users), dtype=np.int64)
+    place[np.searchsorted(users, order)] = np.arange(len(order))
+    user = place[np.searchsorted(users, liked[:, 0])]
     num_train = len(order) - num_validation - num_test
     items = np.unique(liked[user < num_train, 1])
     known = np.isin(liked[:, 1], items)
@@ -79,6 +82,8 @@ def split_by_users(
     return ImplicitFeedback(
         num_users=len(order),
         num_items=len(items),
+        users=torch.from_numpy(order),
+        items=torch.from_numpy(items),
         train=rows(table[:, 0] < num_train),
         validation_seen=rows(validation & ~held),
         validation_held=rows(validation & held),

@@ -63,8 +63,9 @@ def load_movielens_1m() -> ImplicitFeedback:
         "test_held": "test_te",
     }
     pairs = {field: torch.from_numpy(arrays[name]).long() for field, name in names.items()}
+    users, items = (torch.from_numpy(arrays[name]).long() for name in ("uid_to_user_id", "sid_to_item_id"))
     return ImplicitFeedback(
-        num_users=len(arrays["uid_to_user_id"]), num_items=int(arrays["n_items"]), **pairs
+        num_users=len(users), num_items=int(arrays["n_items"]), users=users, items=items, **pairs
     )
 
 

@@ -20,6 +20,15 @@ from bayesdrop.metrics.likelihood import joint_log_likelihood, mean_log_likeliho
 from bayesdrop.metrics.patches import PAvPU, pavpu
 from bayesdrop.metrics.quantiles import CalibrationCurve, calibration_curve, regression_calibration_error
 from bayesdrop.metrics.ranked import crps
+from bayesdrop.metrics.ranking import (
+    Ranked,
+    UserMean,
+    coverage_at,
+    ndcg_at,
+    novelty_at,
+    precision_at,
+    recall_at,
+)
 from bayesdrop.metrics.regression import interval_coverage, interval_width, rmse
 from bayesdrop.metrics.scores import uncertainty
 from bayesdrop.metrics.selective import RiskCoverage, area_under_risk_coverage, risk_coverage
@@ -27,14 +36,17 @@ from bayesdrop.metrics.selective import RiskCoverage, area_under_risk_coverage, 
 __all__ = [
     "CalibrationCurve",
     "PAvPU",
+    "Ranked",
     "ReliabilityCurve",
     "RiskCoverage",
+    "UserMean",
     "accuracy",
     "area_under_risk_coverage",
     "brier",
     "calibration_curve",
     "class_calibration_error",
     "class_reliability_curve",
+    "coverage_at",
     "crps",
     "expected_calibration_error",
     "expected_entropy",
@@ -44,10 +56,14 @@ __all__ = [
     "mean_log_likelihood",
     "misclassification_auroc",
     "mutual_information",
+    "ndcg_at",
+    "novelty_at",
     "ood_auroc",
     "ood_fpr",
     "pavpu",
+    "precision_at",
     "predictive_entropy",
+    "recall_at",
     "regression_calibration_error",
     "reliability_curve",
     "risk_coverage",

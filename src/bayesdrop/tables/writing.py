@@ -17,7 +17,7 @@ from bayesdrop.tables.cells import is_text, missing_cells
 from bayesdrop.tables.harmless import harmless_cell
 from bayesdrop.tables.reading import TableFile
 
-__all__ = ["check_output", "table_writer"]
+__all__ = ["check_output", "table_writer", "write_frame"]
 
 _CSV, _PARQUET = (".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
 Write = Callable[[Any, Sequence[NDArray[Any]]], None]
@@ -62,6 +62,26 @@ def table_writer(output: Path, table: TableFile, names: Sequence[str]) -> Iterat
             separator = "\t" if ".tsv" in lower else (table.separator or ",")
             with _open(draft, packed=lower.endswith(".gz")) as file:
                 yield _csv_writer(file, separator, table, names)
+
+
+def write_frame(output: Path, frame: Any) -> None:
+    """Write a frame of ours, its texts made harmless where they go into a CSV.
+
+    Args:
+        output: a file that `check_output` has seen.
+        frame: a pandas frame.
+    """
+    lower = output.name.lower()
+    with whole_file(output, owner="predict") as draft:
+        if lower.endswith(_PARQUET):
+            frame.to_parquet(draft, index=False)
+            return
+        safe = frame.copy()
+        for name in safe.columns:
+            if is_text(safe[name]):
+                safe[name] = _defused(safe[name].to_numpy(dtype=object))
+        with _open(draft, packed=lower.endswith(".gz")) as file:
+            safe.to_csv(file, sep="\t" if ".tsv" in lower else ",", index=False, lineterminator="\n")
 
 
 def _open(draft: Path, *, packed: bool) -> TextIO:

@@ -1,0 +1,169 @@
+"""Blend: several models, weighed by how they rank the choices of validation users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from bayesdrop.errors import must, whole_number
+from bayesdrop.metrics.ranking import Ranked, ndcg_at
+from bayesdrop.recommend.base import Recommender, without_seen
+from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
+from bayesdrop.recommend.neighbours import EASE
+from bayesdrop.recommend.sivae import SIVAE
+from bayesdrop.recommend.vae import MultVAE
+
+__all__ = ["Blend", "default_models"]
+
+#: validation users whose scores are held
+_USERS = 1000
+
+
+def default_models(num_items: int, seed: int = 0) -> list[Recommender]:
+    """What a blend chooses from: EASE of three penalties, two VAEs, and a SIVAE with learned rates.
+
+    Args:
+        num_items: I; EASE is fitted to the 8,000 most popular items at the most.
+        seed: of the networks.
+    """
+    most = 8000 if num_items > 8000 else None
+    linear = [EASE(l2=l2, max_items=most) for l2 in (100.0, 500.0, 2000.0)]
+    return [*linear, MultVAE(seed=seed), MultVAE(seed=seed + 1), SIVAE(seed=seed)]
+
+
+@dataclass(eq=False)
+class Blend(Recommender):
+    """A weighted mean of the scores of several models, each standardised over a user's items.
+
+        score = sum_m w_m (s_m - mean s_m) / sd s_m
+
+    Weights are found by greedy selection with replacement on validation users: the model that makes NDCG@100
+    of the mean highest is added again and again, and the best of these means is kept. Models that were not
+    picked are dropped.
+
+    Args:
+        models: to choose from; `default_models` if None.
+        picks: of the selection.
+        seed: of the default models.
+
+    Attributes:
+        search: what each model reached by itself on validation users, and its weight.
+
+    Reference: Caruana, Niculescu-Mizil, Crew & Ksikes (2004).
+    """
+
+    models: Sequence[Recommender] | None = None
+    picks: int = 12
+    seed: int = 0
+    search: list[dict[str, Any]] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        whole_number("Blend", "picks", self.picks, at_least=1)
+        if self.models is not None and not all(isinstance(one, Recommender) for one in self.models):
+            raise TypeError(must("Blend", "models", "recommenders", self.models))
+
+    @property
+    def is_random(self) -> bool:  # type: ignore[override]
+        """Whether any of its models has draws."""
+        return any(model.is_random for model, _ in self._weighed)
+
+    def _fit(self, train: Interactions, validation: HeldOutUsers | None, *, progress: bool) -> None:
+        if validation is None:
+            raise ValueError(must("Blend.fit", "validation", "users to choose weights by", None))
+        models = list(self.models or default_models(len(train.items), self.seed))
+        some = validation.first(_USERS)
+        right = torch.from_numpy(some.held.matrix.toarray() > 0)
+        scores: list[Tensor] = []
+        for model in models:
+            model.fit(train, validation, progress=progress)
+            scores.append(_standardised(torch.from_numpy(model.scores(some.seen))))
+
+        def judged(total: Tensor) -> float:
+            ranked = Ranked.of(without_seen(total, some.seen.matrix), right, min(100, len(train.items)))
+            return ndcg_at(ranked, ranked.hits.shape[1]).mean
+
+        alone = [judged(one) for one in scores]
+        counts, best, best_value = [0] * len(models), [0] * len(models), float("-inf")
+        total = torch.zeros_like(scores[0])
+        for _ in range(self.picks):
+            values = [judged(total + one) for one in scores]
+            place = max(range(len(models)), key=values.__getitem__)
+            total = total + scores[place]
+            counts[place] += 1
+            if values[place] > best_value:
+                best, best_value = list(counts), values[place]
+        self._weighed = [
+            (model, count / sum(best)) for model, count in zip(models, best, strict=True) if count
+        ]
+        self.search = [
+            {"model": repr(model), "ndcg": value, "weight": count / sum(best)}
+            for model, value, count in zip(models, alone, best, strict=True)
+        ]
+
+    def _scores(self, histories: csr_array) -> Tensor:
+        return torch.stack(
+            [weight * _standardised(model._scores(histories)) for model, weight in self._weighed]
+        ).sum(0)
+
+    def _draws(self, histories: csr_array, num_draws: int, seed: int) -> Tensor:
+        """Draws of those that have them, beside the scores of the others."""
+        total = torch.zeros(num_draws, histories.shape[0], histories.shape[1])
+        for place, (model, weight) in enumerate(self._weighed):
+            if model.is_random:
+                part = model._draws(histories, num_draws, seed + 7919 * place)
+            else:
+                part = model._scores(histories).unsqueeze(0)
+            total += weight * _standardised(part)
+        return total
+
+    # files: the models of a blend in one, their tensors apart by number
+
+    def options(self) -> dict[str, Any]:
+        """What a file needs to make the models again."""
+        return {
+            "picks": self.picks,
+            "seed": self.seed,
+            "parts": [
+                {"class": type(model).__name__, "options": model.options(), "weight": weight}
+                for model, weight in self._weighed
+            ],
+            "search": self.search,
+        }
+
+    @classmethod
+    def _from_options(cls, options: dict[str, Any]) -> Blend:
+        made = cls(picks=options["picks"], seed=options["seed"])
+        made.search = options["search"]
+        made._weighed = [
+            (Recommender._kinds[part["class"]]._from_options(part["options"]), float(part["weight"]))
+            for part in options["parts"]
+        ]
+        return made
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {
+            f"{place}.{name}": tensor
+            for place, (model, _) in enumerate(self._weighed)
+            for name, tensor in model._tensors().items()
+        }
+
+    def _restore(self, tensors: dict[str, Tensor], num_items: int) -> None:
+        if not self._weighed:
+            raise ValueError("it has no models")
+        for place, (model, _) in enumerate(self._weighed):
+            start = f"{place}."
+            own = {name.removeprefix(start): t for name, t in tensors.items() if name.startswith(start)}
+            model._restore(own, num_items)
+
+    _weighed: list[tuple[Recommender, float]] = field(default_factory=list, init=False, repr=False)
+
+
+def _standardised(scores: Tensor) -> Tensor:
+    """Of mean zero and standard deviation one over the items of a user."""
+    centred = scores - scores.mean(-1, keepdim=True)
+    return centred / centred.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-12)

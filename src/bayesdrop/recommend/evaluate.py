@@ -1,0 +1,54 @@
+"""evaluate_lists(): how good the lists of a model are, in a handful of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from bayesdrop.metrics.ranking import coverage_at, ndcg_at, novelty_at, recall_at
+from bayesdrop.recommend.base import Recommender
+from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
+
+__all__ = ["evaluate_lists"]
+
+
+def evaluate_lists(
+    model: Recommender, held_out: HeldOutUsers, train: Interactions | None = None
+) -> dict[str, Any]:
+    """Recall, NDCG, coverage and, where the training users are given, novelty and popularity bias.
+
+    "popularity of lists" and "of what was chosen" are mean ranks of items by popularity, 1 for the most
+    popular item and 0 for the least: lists far above what was chosen favour what is popular anyway.
+
+    Args:
+        model: fitted.
+        held_out: users it was not trained on.
+        train: users that it was trained on, for the popularity of items.
+
+    Returns: "numbers" and "standard_errors" by name, and "test_users".
+    """
+    items = len(model.items)
+    ranked = model.ranked(held_out, min(100, items))
+    long, short, top = min(100, items), min(50, items), min(20, items)
+    means = {
+        f"recall@{top}": recall_at(ranked, top),
+        f"recall@{short}": recall_at(ranked, short),
+        f"NDCG@{long}": ndcg_at(ranked, long),
+    }
+    numbers = {name: value.mean for name, value in means.items()}
+    errors = {name: value.standard_error for name, value in means.items()}
+    numbers[f"coverage@{top}"] = coverage_at(ranked, top, items)
+    if train is not None:
+        counts = train.aligned(model.items).counts()
+        share = torch.from_numpy((counts + 0.5) / (len(train.users) + 1))
+        novelty = novelty_at(ranked, top, share)
+        numbers[f"novelty@{top}, bits"] = novelty.mean
+        errors[f"novelty@{top}, bits"] = novelty.standard_error
+        rank = np.argsort(np.argsort(counts, kind="stable")) / max(1, items - 1)
+        listed = ranked.items[:, :top].numpy()
+        numbers["popularity of lists"] = float(rank[listed[listed >= 0]].mean())
+        chosen = held_out.held.aligned(model.items).matrix.indices
+        numbers["popularity of what was chosen"] = float(rank[chosen].mean())
+    return {"numbers": numbers, "standard_errors": errors, "test_users": len(held_out.seen.users)}

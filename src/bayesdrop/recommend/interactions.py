@@ -1,0 +1,329 @@
+"""Interactions: who chose what, from a table, as a sparse matrix; and splits of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesdrop.data.implicit import ImplicitFeedback, split_by_users
+from bayesdrop.errors import must, real_number, whole_number, whole_seed
+
+__all__ = ["HeldOutUsers", "Interactions", "UserSplit"]
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Which of I items each of U users chose: a matrix of zeros and ones, and the names of rows and columns.
+
+    Attributes:
+        matrix: (U, I) sparse, ones where a user chose an item.
+        users: (U,) ids of the rows.
+        items: (I,) ids of the columns.
+    """
+
+    matrix: csr_array
+    users: NDArray[Any]
+    items: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        want = (len(self.users), len(self.items))
+        if self.matrix.shape != want:
+            raise ValueError(must("Interactions", "matrix", f"of shape {want}", self.matrix.shape))
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        user: str = "user",
+        item: str = "item",
+        rating: str | None = None,
+        at_least: float | None = None,
+    ) -> Interactions:
+        """From a table with one row for every time that a user chose an item.
+
+        A pair that occurs twice counts once. With `rating`, rows below `at_least` are left out; without
+        `at_least` every row counts, and its rating, a number of plays for example, must be positive.
+
+        Args:
+            table: a data frame, or a mapping of columns.
+            user: the column of users, of any ids.
+            item: the column of items, of any ids.
+            rating: the column of ratings.
+            at_least: the least rating that means that the user liked the item.
+
+        >>> rows = {"user": ["ann", "ann", "bob"], "item": [3, 7, 7]}
+        >>> Interactions.from_table(rows).items
+        array([3, 7])
+        """
+        frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(dict(table))
+        for argument, name in (("user", user), ("item", item), ("rating", rating)):
+            if name is not None and name not in frame.columns:
+                want = f"a column of the table: {', '.join(map(str, frame.columns))}"
+                raise ValueError(must("Interactions.from_table", argument, want, name))
+            if name is not None:
+                _refuse_rows(frame[name].isna(), f"the column {name!r} is empty")
+        if at_least is not None and rating is None:
+            raise ValueError(must("Interactions.from_table", "at_least", "None without `rating`", at_least))
+        if rating is not None:
+            frame = _liked(frame, rating, at_least)
+        if not len(frame):
+            raise ValueError("Interactions.from_table: no row is left that says that a user chose an item.")
+        user_places, users = pd.factorize(frame[user], sort=True)
+        item_places, items = pd.factorize(frame[item], sort=True)
+        places = np.stack([user_places, item_places], 1)
+        return cls(_matrix(places, len(users), len(items)), np.asarray(users), np.asarray(items))
+
+    @classmethod
+    def from_pairs(
+        cls, pairs: Any, *, num_users: int | None = None, num_items: int | None = None
+    ) -> Interactions:
+        """From pairs of whole numbers, which are the places of rows and columns and their ids too.
+
+        Args:
+            pairs: (n, 2) user and item.
+            num_users: U; the largest user plus one if None.
+            num_items: I; the largest item plus one if None.
+        """
+        places = np.asarray(pairs)
+        if places.ndim != 2 or places.shape[1] != 2 or places.dtype.kind not in "iu":
+            raise ValueError(
+                must("Interactions.from_pairs", "pairs", "whole numbers of shape (n, 2)", places.shape)
+            )
+        if places.size and places.min() < 0:
+            raise ValueError(must("Interactions.from_pairs", "pairs", "at least 0", int(places.min())))
+        sizes = places.max(0) + 1 if len(places) else np.zeros(2, dtype=np.int64)
+        users = int(sizes[0]) if num_users is None else whole_number("from_pairs", "num_users", num_users)
+        items = int(sizes[1]) if num_items is None else whole_number("from_pairs", "num_items", num_items)
+        if (sizes > (users, items)).any():
+            raise ValueError(must("from_pairs", "pairs", f"below {users} and {items}", (sizes - 1).tolist()))
+        return cls(_matrix(places, users, items), np.arange(users), np.arange(items))
+
+    @classmethod
+    def from_histories(cls, histories: Sequence[Sequence[Any]], items: Any) -> Interactions:
+        """From lists of item ids, one for each user; ids that are not among `items` are left out.
+
+        Args:
+            histories: of U users, whose ids are then 0, 1, ...
+            items: (I,) ids of the columns.
+        """
+        frame = pd.DataFrame(
+            {
+                "user": np.repeat(np.arange(len(histories)), [len(one) for one in histories]),
+                "item": [item for one in histories for item in one],
+            }
+        )
+        index = pd.Index(np.asarray(items))
+        known = index.get_indexer(frame["item"]) if len(frame) else np.zeros(0, dtype=np.int64)
+        places = np.stack([frame["user"].to_numpy()[known >= 0], known[known >= 0]], 1)
+        return cls(_matrix(places, len(histories), len(index)), np.arange(len(histories)), np.asarray(items))
+
+    def __len__(self) -> int:
+        """How many pairs there are."""
+        return int(self.matrix.nnz)
+
+    def __repr__(self) -> str:
+        return f"Interactions({len(self.users):,} users, {len(self.items):,} items, {len(self):,} pairs)"
+
+    def pairs(self) -> NDArray[np.int64]:
+        """(n, 2) places of users and items, in order."""
+        rows = np.repeat(np.arange(len(self.users)), np.diff(self.matrix.indptr))
+        return np.stack([rows, self.matrix.indices.astype(np.int64)], 1)
+
+    def counts(self) -> NDArray[np.int64]:
+        """(I,) how many users chose each item."""
+        return np.bincount(self.matrix.indices, minlength=len(self.items))
+
+    def aligned(self, items: NDArray[Any]) -> Interactions:
+        """The same users with other columns: items that are not among these are left out.
+
+        Args:
+            items: (I,) ids.
+        """
+        if len(items) == len(self.items) and bool(np.all(items == self.items)):
+            return self
+        places = pd.Index(items).get_indexer(pd.Index(self.items))
+        pairs = self.pairs()
+        pairs[:, 1] = places[pairs[:, 1]]
+        return Interactions(_matrix(pairs[pairs[:, 1] >= 0], len(self.users), len(items)), self.users, items)
+
+    def of_users(self, places: NDArray[np.int64]) -> Interactions:
+        """Some of the users.
+
+        Args:
+            places: (n,) their rows.
+        """
+        return Interactions(self.matrix[places], self.users[places], self.items)
+
+    def hidden(self, *, held: float = 0.2, seed: int = 0) -> HeldOutUsers:
+        """All users, a share of whose items is hidden, for a model that was trained on others.
+
+        Args:
+            held: share of each user's items, rounded down.
+            seed: of what is hidden.
+        """
+        real_number("hidden", "held", held, "in (0, 1)", above=0, below=1)
+        source = np.random.default_rng(whole_seed("hidden", seed))
+        pairs = self.pairs()
+        # Of each user's items in a random order, the first ones.
+        order = np.lexsort((source.random(len(pairs)), pairs[:, 0]))
+        sizes = np.diff(self.matrix.indptr)
+        rank = np.arange(len(pairs)) - np.repeat(self.matrix.indptr[:-1], sizes)
+        away = np.zeros(len(pairs), dtype=np.bool_)
+        away[order] = rank < np.repeat((held * sizes).astype(np.int64), sizes)
+        if not away.any():
+            raise ValueError(must("hidden", "held", "enough for one item of one user", held))
+        shape = (len(self.users), len(self.items))
+        seen, gone = (_matrix(pairs[which], *shape) for which in (~away, away))
+        return HeldOutUsers(
+            Interactions(seen, self.users, self.items), Interactions(gone, self.users, self.items)
+        )
+
+    def split_by_users(
+        self,
+        *,
+        validation: int | float = 0.1,
+        test: int | float = 0.1,
+        held: float = 0.2,
+        min_items: int = 5,
+        seed: int = 0,
+    ) -> UserSplit:
+        """Users to train on, and others who are shown a part of their items, as Liang et al. (2018) do.
+
+        Users with fewer than `min_items` are left out. Columns are the items of the training users.
+
+        Args:
+            validation: how many users to validate on, or which share of them.
+            test: how many users to test on, or which share of them.
+            held: share of a held-out user's items that must be ranked, rounded down.
+            min_items: see above.
+            seed: of the order of users and of what is held.
+        """
+        owner = "split_by_users"
+        real_number(owner, "held", held, "in (0, 1)", above=0, below=1)
+        enough = int((np.diff(self.matrix.indptr) >= min_items).sum())
+        found = split_by_users(
+            torch.from_numpy(self.pairs()),
+            num_validation=_number(owner, "validation", validation, enough),
+            num_test=_number(owner, "test", test, enough),
+            held_fraction=held,
+            min_items=min_items,
+            seed=whole_seed(owner, seed),
+        )
+        return UserSplit.of(found, users=self.users, items=self.items)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutUsers:
+    """Users that no model was trained on.
+
+    Attributes:
+        seen: what a model is shown of them.
+        held: what it must rank before all else.
+    """
+
+    seen: Interactions
+    held: Interactions
+
+    def first(self, count: int) -> HeldOutUsers:
+        """The first users."""
+        places = np.arange(min(count, len(self.seen.users)))
+        return HeldOutUsers(self.seen.of_users(places), self.held.of_users(places))
+
+
+@dataclass(frozen=True, eq=False)
+class UserSplit:
+    """Users to train on, to choose by, and to test on."""
+
+    train: Interactions
+    validation: HeldOutUsers
+    test: HeldOutUsers
+
+    @classmethod
+    def of(
+        cls, data: ImplicitFeedback, *, users: NDArray[Any] | None = None, items: NDArray[Any] | None = None
+    ) -> UserSplit:
+        """From pairs that were split already.
+
+        Args:
+            data: what `bayesdrop.data.split_by_users` or a loader gives.
+            users: ids by the numbers that the pairs had before the split; these numbers if None.
+            items: likewise.
+        """
+        user_ids = data.users.numpy() if users is None else users[data.users.numpy()]
+        item_ids = data.items.numpy() if items is None else items[data.items.numpy()]
+
+        def part(pairs: torch.Tensor, first: int, last: int) -> Interactions:
+            places = pairs.numpy() - np.array([first, 0])
+            return Interactions(_matrix(places, last - first, data.num_items), user_ids[first:last], item_ids)
+
+        train = int(data.train[:, 0].max()) + 1
+        found = torch.cat([data.validation_seen, data.validation_held])
+        middle = int(found[:, 0].max()) + 1 if len(found) else train
+        end = data.num_users
+        return cls(
+            part(data.train, 0, train),
+            HeldOutUsers(
+                part(data.validation_seen, train, middle), part(data.validation_held, train, middle)
+            ),
+            HeldOutUsers(part(data.test_seen, middle, end), part(data.test_held, middle, end)),
+        )
+
+
+def _matrix(places: NDArray[Any], users: int, items: int) -> csr_array:
+    ones = np.ones(len(places), dtype=np.float32)
+    matrix = csr_array((ones, (places[:, 0], places[:, 1])), shape=(users, items))
+    matrix.sum_duplicates()
+    matrix.sort_indices()
+    matrix.data[:] = 1
+    return matrix
+
+
+def _liked(frame: pd.DataFrame, rating: str, at_least: float | None) -> pd.DataFrame:
+    numbers = pd.to_numeric(frame[rating], errors="coerce")
+    _refuse_rows(numbers.isna(), f"{rating!r} is not a number")
+    if at_least is None:
+        _refuse_rows(numbers <= 0, f"{rating!r} is not positive, and no `at_least` says what it means")
+        return frame
+    least = real_number("Interactions.from_table", "at_least", at_least, "a number")
+    return frame[numbers >= least]
+
+
+def _refuse_rows(which: pd.Series[bool], what: str) -> None:
+    """Raise where a row is wrong; rows are counted from 1."""
+    places = np.flatnonzero(which.to_numpy())
+    if len(places):
+        shown = ", ".join(str(place + 1) for place in places[:5].tolist())
+        more = f" and {len(places) - 5:,} more" if len(places) > 5 else ""
+        raise ValueError(f"Interactions.from_table: {what} in row {shown}{more}.")
+
+
+def _number(owner: str, argument: str, value: Any, users: int) -> int:
+    """How many users: a number of them, or a share."""
+    if isinstance(value, float):
+        return int(users * real_number(owner, argument, value, "in [0, 1)", at_least=0, below=1))
+    return whole_number(owner, argument, value, at_least=0)
+
+
+def as_interactions(history: Any, items: NDArray[Any], owner: str) -> Interactions:
+    """Histories in whichever form they come, with the columns of a model.
+
+    Args:
+        history: `Interactions`, or lists of item ids, one for each user.
+        items: (I,) ids of the model's items.
+        owner: who asks, for errors.
+    """
+    if isinstance(history, Interactions):
+        return history.aligned(items)
+    listed = isinstance(history, Sequence | np.ndarray) and not isinstance(history, str | bytes | Mapping)
+    if not listed or any(isinstance(one, str | bytes) or not hasattr(one, "__len__") for one in history):
+        want = "Interactions, or a list with the item ids of every user"
+        raise TypeError(must(owner, "history", want, history))
+    return Interactions.from_histories(list(history), items)

@@ -1,0 +1,95 @@
+"""MultVAE and MultDAE: autoencoders of choices with a multinomial likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from bayesdrop.recommend.autoencoder import Autoencoder
+from bayesdrop.recommend.histories import Bag, choice_nll
+
+__all__ = ["CDAE", "MultDAE", "MultVAE"]
+
+
+def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """KL of N(mean, exp(log_variance)) from the standard normal, summed over the last axis."""
+    value: Tensor = 0.5 * (mean.square() + log_variance.exp() - log_variance - 1).sum(-1)
+    return value
+
+
+@dataclass(eq=False)
+class MultVAE(Autoencoder):
+    """Variational autoencoder of a user's choices.
+
+        E_q(z | x) [ -sum_i x_i log softmax_i f(z) ] + beta KL(q(z | x) || N(0, I))
+
+    The options are those of `Autoencoder`. The defaults are ours: a linear decoder whose biases begin at the
+    items' popularity, a normalised encoder, a divergence that weighs with the length of the history, and
+    averaged weights. `MultVAE.published()` has the paper's.
+
+    Reference: Liang, Krishnan, Hoffman & Jebara (2018); the VAE of Boluki et al. (2020), table 2.
+    """
+
+    @classmethod
+    def published(cls, **options: Any) -> Self:
+        """The settings of Liang et al. (2018).
+
+        Args:
+            options: that differ.
+        """
+        paper: dict[str, Any] = {
+            "decoder_hidden": (600,),
+            "activation": "tanh",
+            "layer_norm": False,
+            "beta": 0.2,
+            "beta_per_choice": False,
+            "average": False,
+            "batch_size": 500,
+        }
+        return cls(**{**paper, **options})
+
+    def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
+        noisy = bag.scaled(self._choice_noise.sample(bag, generator).factor)
+        code = self._coder(noisy)
+        z = self._code(code, noisy, generator)
+        return choice_nll(self._coder.logits(z), bag) + weight * gaussian_kl(*code.chunk(2, -1))
+
+
+@dataclass(eq=False)
+class MultDAE(Autoencoder):
+    """Denoising autoencoder of a user's choices: a code without noise, and dropout of choices.
+
+    The options are those of `Autoencoder`; `beta` has no meaning here.
+
+    Reference: Liang et al. (2018).
+    """
+
+    hidden: int = 200
+    activation: str = "tanh"
+    layer_norm: bool = False
+    weight_decay: float = 2e-5
+
+    _codes: ClassVar[int] = 1
+
+    def _code(self, code: Tensor, bag: Bag, generator: torch.Generator | None) -> Tensor:
+        return code
+
+    def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
+        noisy = bag.scaled(self._choice_noise.sample(bag, generator).factor)
+        return choice_nll(self._coder.logits(self._coder(noisy)), bag)
+
+
+@dataclass(eq=False)
+class CDAE(MultDAE):
+    """Collaborative denoising autoencoder.
+
+    Its published form has a vector for every training user, of which there is none for a new one: here the
+    vector of a user is what the encoder makes of the history, through a sigmoid.
+
+    Reference: Wu, DuBois, Zheng & Ester (2016).
+    """
+
+    activation: str = "sigmoid"
