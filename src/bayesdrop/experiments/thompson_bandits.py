@@ -165,5 +165,5 @@ def draw(outcome: Outcome) -> Any:
         top = max(float(np.max(arrays[f"{problem}: {bandit}"])) for bandit in BANDITS)
         ax.set(title=problem, xlabel="contexts", ylim=(0, 1.08 * top), xlim=(0, contexts[-1]))
     axes[0].set_ylabel("cumulative regret (% of chance's at the end)")
-    axes[0].legend(frameon=False, loc="upper left")
+    axes[-1].legend(frameon=False, loc="lower right")
     return figure
