@@ -74,7 +74,7 @@ class Planner:
                 output = simulator.functions(states[-1], actions[:, time])
                 states.append(model.next_state(states[-1], output))
         path = torch.stack(states, 1)
-        return list(zip(path.split(len(starts)), actions.split(len(starts)), strict=True))
+        return list(zip(path.chunk(self.restarts), actions.chunk(self.restarts), strict=True))
 
     def _searched(
         self,
