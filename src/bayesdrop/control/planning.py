@@ -74,8 +74,7 @@ class Planner:
                 output = simulator.functions(states[-1], actions[:, time])
                 states.append(model.next_state(states[-1], output))
         path = torch.stack(states, 1)
-        size = len(starts)
-        return list(zip(torch.split(path, size), torch.split(actions, size), strict=True))
+        return list(zip(path.chunk(self.restarts), actions.chunk(self.restarts), strict=True))
 
     def _searched(
         self,
