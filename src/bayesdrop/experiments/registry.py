@@ -18,6 +18,7 @@ __all__ = ["EXPERIMENTS", "Experiment", "experiment_text", "experiment_title", "
 
 EXPERIMENTS: dict[str, str] = {
     "active-learning-mnist": "bayesdrop.experiments.active_learning_mnist",
+    "boluki2020-recommender": "bayesdrop.experiments.boluki2020_recommender",
     "boluki2020-toy-gradients": "bayesdrop.experiments.boluki2020_toy_gradients",
     "cascade-mnist": "bayesdrop.experiments.cascade_mnist",
     "deep-sea": "bayesdrop.experiments.deep_sea",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -74,6 +75,8 @@ class Autoencoder(Recommender):
     seed: int = 0
     #: validation NDCG@100 of every epoch
     history: list[float] = field(default_factory=list, init=False, repr=False)
+    #: CPU seconds of training up to the end of every epoch, validation left out
+    seconds: list[float] = field(default_factory=list, init=False, repr=False)
 
     is_random: ClassVar[bool] = True
     #: numbers that the encoder gives for each number of the code
@@ -159,7 +162,7 @@ class Autoencoder(Recommender):
         counts = torch.from_numpy(train.counts()).float()
         self._built(len(train.items), ((counts + 0.5) / (counts.sum() + 1)).log())
         self.items = train.items
-        self.history = []
+        self.history, self.seconds = [], []
         matrix = train.matrix[np.flatnonzero(np.diff(train.matrix.indptr))]
         steps = -(-matrix.shape[0] // self.batch_size)
         epochs = self.epochs or max(25 if validation is None else 100, -(-400 // steps))
@@ -173,12 +176,15 @@ class Autoencoder(Recommender):
         best_score, waited, step = -math.inf, 0, 0
         with progress_bar(type(self).__name__, epochs, show=progress) as advance:
             for epoch in range(epochs):
+                start = time.process_time()
                 for users in np.array_split(order.permutation(matrix.shape[0]), steps):
                     step += 1
                     self._step(Bag.of(matrix, users), step, optimizer, generator)
                     if self.average:
                         with torch.no_grad():
                             torch._foreach_lerp_(averaged, parameters, _RECENT / (step + _RECENT))
+                spent = time.process_time() - start
+                self.seconds.append(spent + (self.seconds[-1] if self.seconds else 0.0))
                 if not self.average:
                     averaged = [one.detach().clone() for one in parameters]
                 if not all(bool(one.isfinite().all()) for one in parameters):

@@ -1,0 +1,49 @@
+"""NDCG against CPU seconds, the table as bars, and learned rates against popularity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesdrop.experiments.row import Outcome
+from bayesdrop.plots import new_figure
+
+__all__ = ["draw"]
+
+_CURVES = ("SIVAE, learnable", "SIVAE, concrete", "VAE, dropout", "VAE")
+
+
+def draw(outcome: Outcome) -> Any:
+    """Three panels."""
+    arrays = outcome.arrays
+    names = list(dict.fromkeys(tuple(name.split("|")[:2]) for name in arrays))
+    figure = new_figure(15, 4.6)
+    curves, bars, rates = figure.subplots(1, 3)
+    for place, model in enumerate(_CURVES):
+        for recipe, style in (("ours", "-"), ("paper's", ":")):
+            key = f"{model}|{recipe}|validation"
+            if key in arrays:
+                seconds = np.asarray(arrays[f"{model}|{recipe}|seconds"], dtype=float)
+                scores = 100 * np.asarray(arrays[key], dtype=float)
+                curves.plot(seconds, scores, style, color=f"C{place}", label=f"{model}, {recipe}")
+    curves.set(xlabel="CPU seconds of training", ylabel="NDCG@100 of validation users (%)", xscale="log")
+    curves.legend(frameon=False, fontsize=7)
+    means = {
+        (model, recipe): 100 * float(np.mean(arrays[f"{model}|{recipe}|ndcg"])) for model, recipe in names
+    }
+    order = sorted(means, key=means.__getitem__)
+    colours = ["C0" if recipe == "ours" else "0.6" for _, recipe in order]
+    bars.barh([f"{model}, {recipe}" for model, recipe in order], [means[one] for one in order], color=colours)
+    bars.set(xlabel="NDCG@100 of test users (%)")
+    bars.tick_params(axis="y", labelsize=6)
+    for model in ("SIVAE, learnable", "SIVAE, concrete"):
+        key = f"{model}|ours|rates"
+        if key in arrays:
+            popularity = np.asarray(arrays[f"{model}|ours|popularity"], dtype=float)
+            rates.plot(popularity, arrays[key], ".", markersize=2, alpha=0.5, label=model)
+    rates.set(
+        xlabel="share of users who chose the item", ylabel="learned chance of dropping it", xscale="log"
+    )
+    rates.legend(frameon=False)
+    return figure
