@@ -33,7 +33,7 @@ class Config:
 
     data: str = "movielens-1m"  #: movielens-1m, movielens-100k, gowalla or file
     models: tuple[str, ...] = tuple(MODELS)
-    recipes: tuple[str, ...] = ("ours", "paper's")
+    recipes: tuple[str, ...] = ("our", "the paper's")
     num_seeds: int = 5
     epochs: int | None = None  #: at the most; as the models have it if None
     hidden: int = 600
@@ -63,8 +63,8 @@ SMOKE = Config(
 _FEW = ("SIVAE, learnable", "VAE, dropout", "VAE", "EASE", "popularity")
 PRESETS = {
     "quick": Config(data="movielens-100k", models=(*_FEW, "blend"), num_seeds=1, held_users=90, epochs=40),
-    "gowalla": Config(data="gowalla", models=_FEW, recipes=("ours",), num_seeds=1, held_users=3000),
-    "paper": Config(data="file", held_users=10_000, recipes=("paper's",), num_seeds=1),
+    "gowalla": Config(data="gowalla", models=_FEW, recipes=("our",), num_seeds=1, held_users=3000),
+    "paper": Config(data="file", held_users=10_000, recipes=("the paper's",), num_seeds=1),
 }
 
 

@@ -21,7 +21,7 @@ def draw(outcome: Outcome) -> Any:
     figure = new_figure(15, 4.6)
     curves, bars, rates = figure.subplots(1, 3)
     for place, model in enumerate(_CURVES):
-        for recipe, style in (("ours", "-"), ("paper's", ":")):
+        for recipe, style in (("our", "-"), ("the paper's", ":")):
             key = f"{model}|{recipe}|validation"
             if key in arrays:
                 seconds = np.asarray(arrays[f"{model}|{recipe}|seconds"], dtype=float)
@@ -33,14 +33,14 @@ def draw(outcome: Outcome) -> Any:
         (model, recipe): 100 * float(np.mean(arrays[f"{model}|{recipe}|ndcg"])) for model, recipe in names
     }
     order = sorted(means, key=means.__getitem__)
-    colours = ["C0" if recipe == "ours" else "0.6" for _, recipe in order]
+    colours = ["C0" if recipe == "our" else "0.6" for _, recipe in order]
     bars.barh([f"{model}, {recipe}" for model, recipe in order], [means[one] for one in order], color=colours)
     bars.set(xlabel="NDCG@100 of test users (%)")
     bars.tick_params(axis="y", labelsize=6)
     for model in ("SIVAE, learnable", "SIVAE, concrete"):
-        key = f"{model}|ours|rates"
+        key = f"{model}|our|rates"
         if key in arrays:
-            popularity = np.asarray(arrays[f"{model}|ours|popularity"], dtype=float)
+            popularity = np.asarray(arrays[f"{model}|our|popularity"], dtype=float)
             rates.plot(popularity, arrays[key], ".", markersize=2, alpha=0.5, label=model)
     rates.set(
         xlabel="share of users who chose the item", ylabel="learned chance of dropping it", xscale="log"

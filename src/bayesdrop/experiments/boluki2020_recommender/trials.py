@@ -20,7 +20,7 @@ def trial(key: Mapping[str, Any]) -> dict[str, Any]:
 
     split = _split(key)
     options = {name: key[name] for name in ("hidden", "latent", "epochs", "seed")}
-    model = MODELS[key["model"]].make(options, key["recipe"] == "paper's")
+    model = MODELS[key["model"]].make(options, key["recipe"] == "the paper's")
     start = time.process_time()
     model.fit(split.train, split.validation)
     spent = time.process_time() - start
