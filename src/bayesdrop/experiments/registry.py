@@ -36,6 +36,7 @@ EXPERIMENTS: dict[str, str] = {
     "herlau2022-qspr": "bayesdrop.experiments.herlau2022_qspr",
     "herlau2022-simulation": "bayesdrop.experiments.herlau2022_simulation",
     "ood-images": "bayesdrop.experiments.ood_images",
+    "recommend-uncertainty": "bayesdrop.experiments.recommend_uncertainty",
     "thompson-bandits": "bayesdrop.experiments.thompson_bandits",
     "which-dropout": "bayesdrop.experiments.which_dropout",
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayesdrop.experiments.boluki2020_recommender.models import MODELS
 
-__all__ = ["trial"]
+__all__ = ["split_of", "trial"]
 
 
 def trial(key: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def trial(key: Mapping[str, Any]) -> dict[str, Any]:
     from bayesdrop.metrics import ndcg_at, recall_at
     from bayesdrop.recommend.autoencoder import Autoencoder
 
-    split = _split(key)
+    split = split_of(key)
     options = {name: key[name] for name in ("hidden", "latent", "epochs", "seed")}
     model = MODELS[key["model"]].make(options, key["recipe"] == "the paper's")
     start = time.process_time()
@@ -43,7 +43,8 @@ def trial(key: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _split(key: Mapping[str, Any]) -> Any:
+def split_of(key: Mapping[str, Any]) -> Any:
+    """The users of a data set, split."""
     from bayesdrop.data.gowalla import load_gowalla
     from bayesdrop.data.movielens import load_movielens_1m, load_movielens_100k
     from bayesdrop.recommend import Interactions, UserSplit

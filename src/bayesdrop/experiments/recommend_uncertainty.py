@@ -1,0 +1,264 @@
+"""Is a recommender's uncertainty of use? Errors, exploration for new users, and calibration of lists.
+
+A VAE, a SIVAE with learned rates and a VAE without dropout are asked three questions about users that none of
+them was trained on. Does the spread of scores over draws tell which users' lists are poor, and more than
+the length of their history tells? Does exploring by draws find the taste of somebody of whom nothing is known
+in fewer lists than showing the best guess every time? And does a list contain as many of the right items as
+the model's probabilities say?
+
+Exploration is replayed: a user with a known set of items is shown ten items a round, takes those that are in
+the set, and the next list is made from what was taken so far; nothing is shown twice. What counts is the
+number of items taken in all rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.row import Claim, Outcome, Row
+from bayesdrop.plots import new_figure
+
+__all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
+
+MODELS = ("VAE, dropout", "SIVAE, learnable", "VAE")
+WAYS = ("greedy", "thompson", "ucb")
+
+
+@dataclass(frozen=True)
+class Config:
+    """MovieLens-1M, three seeds."""
+
+    data: str = "movielens-1m"
+    num_seeds: int = 3
+    num_draws: int = 20
+    rounds: int = 10
+    shown: int = 10  #: items a round
+    num_users: int = 500  #: of the exploration
+    epochs: int | None = None
+    hidden: int = 600
+    latent: int = 200
+    held_users: int = 1000
+    seed: int = 0
+
+
+SMOKE = Config(
+    data="movielens-100k", num_seeds=1, num_draws=3, rounds=2, num_users=10, epochs=2, hidden=16, latent=4,
+    held_users=40,
+)  # fmt: skip
+PRESETS = {"quick": Config(data="movielens-100k", num_seeds=1, epochs=40, held_users=90, num_users=90)}
+
+
+def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
+    """Rank correlations, risk and coverage, items found by exploring, and calibration."""
+    common = {
+        name: getattr(config, name)
+        for name in (
+            "data", "num_draws", "rounds", "shown", "num_users", "epochs", "hidden", "latent", "held_users",
+        )
+    }  # fmt: skip
+    keys = [
+        {**common, "model": model, "seed": config.seed + seed, "split_seed": config.seed, "file": ""}
+        for model in MODELS
+        for seed in range(config.num_seeds)
+    ]
+    pieces = run_pieces(keys, _asked, cache=cache, progress=progress, label="uncertainty")
+    found = {
+        model: [p for key, p in zip(keys, pieces, strict=True) if key["model"] == model] for model in MODELS
+    }
+    rows: list[Row] = []
+    for model, trials in found.items():
+        rows += _rows(model, trials)
+    arrays: dict[str, Any] = {}
+    for model, trials in found.items():
+        for name in ("ndcg", "spread", "length", "expected", "observed", *WAYS):
+            arrays[f"{model}|{name}"] = trials[0][name]
+    return Outcome(tuple(rows), tuple(_claims(found)), arrays)
+
+
+def _asked(key: Mapping[str, Any]) -> dict[str, Any]:
+    """One model, its three answers."""
+    from bayesdrop.experiments.boluki2020_recommender.models import MODELS as TABLE
+    from bayesdrop.experiments.boluki2020_recommender.trials import split_of
+    from bayesdrop.metrics import ndcg_at
+
+    split = split_of(key)
+    options = {name: key[name] for name in ("hidden", "latent", "epochs", "seed")}
+    model = TABLE[key["model"]].make(options, False).fit(split.train, split.validation)
+    ndcg = ndcg_at(model.ranked(split.test), 100).values.numpy()
+    lists = model.recommend(split.test.seen, 20, num_draws=key["num_draws"], seed=key["seed"])
+    expected, observed = _shares(model, split.test)
+    known = ~np.isnan(ndcg)
+    return {
+        "ndcg": ndcg[known],
+        "spread": lists.spread.mean(1)[known],
+        "length": lists.known[known],
+        "expected": expected[known],
+        "observed": observed[known],
+        **{way: _explored(model, split.test, key, way) for way in WAYS},
+    }
+
+
+def _shares(model: Any, test: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(U,) the share of a user's next choices that the first 20 items get: as expected, and as it was."""
+    scores = model.scores(test.seen).astype(np.float64)
+    rows, columns = test.seen.pairs().T
+    scores[rows, columns] = -np.inf
+    probs = np.exp(scores - scores.max(1, keepdims=True))
+    probs /= probs.sum(1, keepdims=True)
+    top = np.argsort(-probs, 1)[:, :20]
+    right = test.held.matrix.toarray() > 0
+    count = np.maximum(1, right.sum(1))
+    return np.take_along_axis(probs, top, 1).sum(1), np.take_along_axis(right, top, 1).sum(1) / count
+
+
+def _explored(model: Any, test: Any, key: Mapping[str, Any], way: str) -> NDArray[np.int64]:
+    """(rounds,) items that all users have taken up to the end of each round, a user on average."""
+    from scipy.sparse import csr_array
+
+    from bayesdrop.recommend import Interactions
+
+    whole = (test.seen.matrix + test.held.matrix)[: key["num_users"]].toarray() > 0
+    users = len(whole)
+    shown = np.zeros_like(whole)
+    taken = np.zeros_like(whole)
+    totals = []
+    for round_ in range(key["rounds"]):
+        history = Interactions(csr_array(taken.astype(np.float32)), np.arange(users), test.seen.items)
+        scores = _scores(model, history, way, key, round_)
+        scores[shown] = -np.inf
+        listed = np.argpartition(-scores, key["shown"], 1)[:, : key["shown"]]
+        np.put_along_axis(shown, listed, True, 1)
+        taken = whole & shown
+        totals.append(taken.sum() / users)
+    return np.asarray(totals)
+
+
+def _scores(model: Any, history: Any, way: str, key: Mapping[str, Any], round_: int) -> NDArray[np.float32]:
+    if way == "greedy":
+        found: NDArray[np.float32] = model.scores(history).copy()
+        return found
+    count = 1 if way == "thompson" else key["num_draws"]
+    seed = 1000 * key["seed"] + round_
+    parts = []
+    # Some users at a time: draws of all items are large.
+    for start in range(0, len(history.users), 50):
+        draws = model._draws(history.matrix[start : start + 50], count, seed * 100 + start)
+        parts.append(draws[0].numpy() if count == 1 else (draws.mean(0) + draws.std(0)).numpy())
+    return np.concatenate(parts)
+
+
+def _rank_correlation(a: NDArray[Any], b: NDArray[Any]) -> float:
+    first, second = (np.argsort(np.argsort(values)).astype(np.float64) for values in (a, b))
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _partial(a: NDArray[Any], b: NDArray[Any], given: NDArray[Any]) -> float:
+    """Rank correlation of a and b where a third is held fixed."""
+    ab, ac, bc = _rank_correlation(a, b), _rank_correlation(a, given), _rank_correlation(b, given)
+    return float((ab - ac * bc) / np.sqrt((1 - ac**2) * (1 - bc**2)))
+
+
+def _kept(trial: Mapping[str, Any], score: str) -> float:
+    """Mean NDCG of the surer half of the users, over that of all."""
+    order = np.argsort(trial[score])[: len(trial["ndcg"]) // 2]
+    return float(np.mean(trial["ndcg"][order]) / np.mean(trial["ndcg"]))
+
+
+def _rows(model: str, trials: list[dict[str, Any]]) -> list[Row]:
+    def mean(values: list[float]) -> tuple[float, float | None]:
+        error = float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+        return float(np.mean(values)), error
+
+    numbers = {
+        "NDCG@100 (%)": [100 * float(t["ndcg"].mean()) for t in trials],
+        "rank correlation of spread and NDCG": [_rank_correlation(t["spread"], t["ndcg"]) for t in trials],
+        "the same, length of history held fixed": [
+            _partial(t["spread"], t["ndcg"], t["length"]) for t in trials
+        ],
+        "NDCG of the surer half, over all": [_kept(t, "spread") for t in trials],
+        "share of choices in the first 20, as expected (%)": [
+            100 * float(t["expected"].mean()) for t in trials
+        ],
+        "share of choices in the first 20, as it was (%)": [
+            100 * float(t["observed"].mean()) for t in trials
+        ],
+        **{f"items found in all rounds, {way}": [float(t[way][-1]) for t in trials] for way in WAYS},
+    }
+    return [Row(model, name, None, *mean(values)) for name, values in numbers.items()]
+
+
+def _claims(found: Mapping[str, list[dict[str, Any]]]) -> list[Claim]:
+    """Thresholds were fixed before any run."""
+    claims = []
+    trials = found["VAE, dropout"]
+    plain = float(np.mean([_rank_correlation(t["spread"], t["ndcg"]) for t in trials]))
+    given = float(np.mean([_partial(t["spread"], t["ndcg"], t["length"]) for t in trials]))
+    claims.append(
+        Claim(
+            "The spread tells which lists are poor: its rank correlation with NDCG is below -0.2.",
+            f"{plain:+.2f} (VAE with dropout, mean of seeds).",
+            plain < -0.2,
+        )
+    )
+    claims.append(
+        Claim(
+            "It tells more than the length of the history: with that held fixed the correlation is below -0.1.",
+            f"{given:+.2f}.",
+            given < -0.1,
+        )
+    )
+    best = [[float(t[way][-1]) for t in trials] for way in WAYS]
+    claims.append(
+        Claim(
+            "Exploring by draws finds more of a new user's items than the best guess, in every seed.",
+            "; ".join(
+                f"{way} {' '.join(f'{v:.2f}' for v in values)}"
+                for way, values in zip(WAYS, best, strict=True)
+            ),
+            all(max(b, c) > a for a, b, c in zip(*best, strict=True)),
+        )
+    )
+    gaps = [float(t["expected"].mean() - t["observed"].mean()) / float(t["observed"].mean()) for t in trials]
+    gap = float(np.mean(gaps))
+    claims.append(
+        Claim(
+            "Lists are calibrated: the first 20 get what the probabilities say, within a tenth.",
+            f"expected over observed, minus one: {100 * gap:+.0f} %.",
+            abs(gap) < 0.1,
+        )
+    )
+    return claims
+
+
+def draw(outcome: Outcome) -> Any:
+    """NDCG against spread, items found by round, and expected against observed shares."""
+    arrays = outcome.arrays
+    figure = new_figure(14, 4.2)
+    left, middle, right = figure.subplots(1, 3)
+    model = MODELS[0]
+    left.plot(arrays[f"{model}|spread"], arrays[f"{model}|ndcg"], ".", markersize=3, alpha=0.5)
+    left.set(xlabel="mean spread of the first 20 items", ylabel="NDCG@100", title=model)
+    for place, name in enumerate(MODELS[:2]):
+        for way, style in zip(WAYS, ("-", "--", ":"), strict=True):
+            found = np.asarray(arrays[f"{name}|{way}"], dtype=float)
+            rounds = np.arange(1, len(found) + 1)
+            middle.plot(rounds, found, style, color=f"C{place}", label=f"{name}: {way}")
+    middle.set(xlabel="round", ylabel="items found, a user", title="nothing known at first")
+    middle.legend(frameon=False, fontsize=7)
+    for place, name in enumerate(MODELS):
+        expected = np.asarray(arrays[f"{name}|expected"], dtype=float)
+        observed = np.asarray(arrays[f"{name}|observed"], dtype=float)
+        groups = np.array_split(np.argsort(expected), 10)
+        points = [(expected[g].mean(), observed[g].mean()) for g in groups if len(g)]
+        right.plot(*np.transpose(points), "o-", color=f"C{place}", label=name, markersize=3)
+    limit = max(right.get_xlim()[1], right.get_ylim()[1])
+    right.plot([0, limit], [0, limit], ":", color="0.5")
+    right.set(xlabel="share in the first 20, as expected", ylabel="as it was", title="tenths of the users")
+    right.legend(frameon=False)
+    return figure
