@@ -208,7 +208,7 @@ def _claims(found: Mapping[str, list[dict[str, Any]]]) -> list[Claim]:
     )
     claims.append(
         Claim(
-            "It tells more than the length of the history: with that held fixed the correlation is below -0.1.",
+            "It tells more than the history's length: with that held fixed the correlation is below -0.1.",
             f"{given:+.2f}.",
             given < -0.1,
         )
