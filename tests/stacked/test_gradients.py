@@ -112,7 +112,7 @@ def autograd_gradients(
     model, likelihood = export(network).train(), likelihood_of(network)
     for layer, mask in zip(model[::2], masks_of(stack, place), strict=True):
         if mask is not None:
-            monkeypatch.setattr(layer, "noise_for", lambda *_args, value=mask: value)
+            monkeypatch.setattr(layer, "noise_for", lambda *_args, value=mask, **_options: value)
     log_prob = likelihood.log_prob(model(x), y)
     per_row = log_prob.reshape(len(x), -1).sum(1)  # all labels of a row, as NegativeELBO has them
     data_term = -(per_row if weight is None else per_row * weight).mean()

@@ -49,17 +49,17 @@ class ImplicitALS(Recommender):
 
     def _fit(self, train: Interactions, validation: HeldOutUsers | None, *, progress: bool) -> None:
         als = require("implicit.cpu.als", extra="recommend", owner="ImplicitALS")
-        model = als.AlternatingLeastSquares(
-            factors=self.factors,
-            regularization=self.l2,
-            alpha=self.alpha,
-            iterations=self.iterations,
-            num_threads=torch.get_num_threads(),
-            random_state=np.random.default_rng(self.seed),
-        )
-        # A pool of threads beside its own makes it slow, and it warns of one.
         limits = require("threadpoolctl", extra="recommend", owner="ImplicitALS")
+        # A pool of threads beside its own makes it slow, and it warns of one.
         with limits.threadpool_limits(1, "blas"):
+            model = als.AlternatingLeastSquares(
+                factors=self.factors,
+                regularization=self.l2,
+                alpha=self.alpha,
+                iterations=self.iterations,
+                num_threads=torch.get_num_threads(),
+                random_state=np.random.default_rng(self.seed),
+            )
             model.fit(csr_matrix(train.matrix), show_progress=progress)
         self._items = torch.from_numpy(np.asarray(model.item_factors, dtype=np.float32))
 
