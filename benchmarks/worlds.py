@@ -34,8 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--ticks", type=int, default=5000)
     ticks = parser.parse_args().ticks
-    print("| worlds | many at once (steps a CPU second) | SyncVectorEnv (steps a CPU second) | ratio |")
-    print("|---|---|---|---|")
+    print("| worlds | steps a CPU second, many at once | SyncVectorEnv | ratio |\n|---|---|---|---|")
     for count in (1, 5, 20, 100):
         rates = []
         for mode in ("vector_entry_point", "sync"):
