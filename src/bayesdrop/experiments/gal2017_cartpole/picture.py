@@ -38,6 +38,9 @@ def draw(outcome: Outcome) -> Any:
         _curves(ax, arrays, shown, colors, "epistemic", place)
         ax.set_title(f"epistemic std of {output} ({UNITS[output]})", loc="left", fontsize=11)
         ax.set_yscale("log")
+        # A seed whose rates have gone to 0 has no spread left; it leaves the picture below.
+        lowest = min(np.asarray(arrays[f"{name}: epistemic"])[..., place].mean(0).min() for name in shown)
+        ax.set_ylim(bottom=0.3 * float(lowest))
     fans = sorted(int(name.split()[1]) for name in arrays if name.startswith("fan "))
     for place, ax in enumerate(axes[2]):
         if place < len(fans):
