@@ -1,4 +1,4 @@
-"""Is a recommender's uncertainty of use? Errors, exploration for new users, and calibration of lists.
+"""Beyond Boluki et al. (2020), 3.3: is the uncertainty of a recommender of use?
 
 A VAE, a SIVAE with learned rates and a VAE without dropout are asked three questions about users that none of
 them was trained on. Does the spread of scores over draws tell which users' lists are poor, and more than
