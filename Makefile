@@ -60,6 +60,8 @@ bench: $(READY) $(PEERS)/.ready
 	PYTHONPATH=src $(PEERS)/bin/python benchmarks/peers_faults.py
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python benchmarks/rollout.py
+	$(BIN)/python benchmarks/worlds.py
 
 docs: $(DOCS_READY)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
