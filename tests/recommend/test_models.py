@@ -193,6 +193,28 @@ def test_a_file_brings_a_model_back(model: Recommender, split: UserSplit, tmp_pa
     np.testing.assert_array_equal(loaded.scores(split.test.seen), model.scores(split.test.seen))
 
 
+@pytest.mark.parametrize(
+    ("model", "option"),
+    [
+        (MultVAE(**SMALL), "latent"),
+        (MultVAE(**SMALL), "hidden"),
+        (MultVAE(**SMALL, decoder_hidden=(8,)), "decoder_hidden"),
+        (VampVAE(num_histories=10, **SMALL), "num_histories"),
+        (IAFVAE(flow_hidden=16, **SMALL), "flow_hidden"),
+        (ImplicitALS(factors=8), "factors"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_options_that_a_file_does_not_bear_out_make_nothing(
+    model: Recommender, option: str, split: UserSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = model.fit(split.train)._tensors()
+    huge = (10**12,) if option == "decoder_hidden" else 10**12
+    monkeypatch.setattr(model, option, huge)
+    with pytest.raises((ValueError, KeyError)):
+        model._restore(tensors, len(split.train.items))
+
+
 def test_the_same_seed_gives_the_same_model(split: UserSplit) -> None:
     state = torch.random.get_rng_state()
     first, second = (SIVAE(**SMALL).fit(split.train, split.validation) for _ in range(2))

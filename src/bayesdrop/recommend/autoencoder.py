@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from bayesdrop.errors import Diverged, is_one_of, must, must_be_flag, real_number, whole_number, whole_seed
 from bayesdrop.metrics.ranking import ndcg_at
 from bayesdrop.progress import progress_bar
-from bayesdrop.recommend.base import Recommender
+from bayesdrop.recommend.base import Recommender, of_shape
 from bayesdrop.recommend.coder import ACTIVATIONS, Coder
 from bayesdrop.recommend.histories import Bag
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
@@ -255,14 +256,24 @@ class Autoencoder(Recommender):
 
     # files
 
+    def _shapes(self, num_items: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of all large tensors, as the options have them."""
+        widths = [self.latent, *self.decoder_hidden, num_items]
+        return {
+            "coder.bag.weight": (num_items, self.hidden),
+            "coder.code.weight": (self._codes * self.latent, self.hidden),
+            **{
+                f"coder.decoder.{place}.weight": (after, before)
+                for place, (before, after) in enumerate(pairwise(widths))
+            },
+        }
+
     def _tensors(self) -> dict[str, Tensor]:
         return self._modules().state_dict()
 
     def _restore(self, tensors: dict[str, Tensor], num_items: int) -> None:
-        bag = tensors["coder.bag.weight"]
-        # Nothing is made that the file does not have: its largest tensors are checked before.
-        last = tensors[f"coder.decoder.{len(self.decoder_hidden)}.weight"]
-        if bag.shape != (num_items, self.hidden) or len(last) != num_items:
-            raise ValueError("its tensors are not those of its options")
+        # Before anything is made: options of a stranger may ask for more memory than there is.
+        for name, shape in self._shapes(num_items).items():
+            of_shape(tensors, name, shape)
         self._built(num_items, None)
         self._modules().load_state_dict(tensors)

@@ -41,6 +41,12 @@ class VampVAE(Autoencoder):
     def _parts(self, num_items: int, generator: torch.Generator) -> dict[str, nn.Module]:
         return {"histories": _Histories(self.num_histories, num_items, generator)}
 
+    def _shapes(self, num_items: int) -> dict[str, tuple[int, ...]]:
+        return {
+            **super()._shapes(num_items),
+            "others.histories.raw": (self.num_histories, num_items),
+        }
+
     def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
         noisy = bag.scaled(self._choice_noise.sample(bag, generator).factor)
         code = self._coder(noisy)
@@ -96,7 +102,7 @@ class IAFVAE(Autoencoder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("IAFVAE", "num_flows", self.num_flows, at_least=1)
+        whole_number("IAFVAE", "num_flows", self.num_flows, at_least=1, at_most=100)
         whole_number("IAFVAE", "flow_hidden", self.flow_hidden, at_least=self.latent)
 
     def _parts(self, num_items: int, generator: torch.Generator) -> dict[str, nn.Module]:
@@ -104,6 +110,12 @@ class IAFVAE(Autoencoder):
             f"flow{step}": AutoregressiveNetwork(self.latent, self.flow_hidden, generator)
             for step in range(self.num_flows)
         }
+
+    def _shapes(self, num_items: int) -> dict[str, tuple[int, ...]]:
+        flows = {
+            f"others.flow{step}.first": (self.flow_hidden, self.latent) for step in range(self.num_flows)
+        }
+        return {**super()._shapes(num_items), **flows}
 
     def _flown(self, z: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """The bent code, and log |dz / dz_0|."""
