@@ -11,6 +11,7 @@ import torch
 from scipy.sparse import csr_array
 from sklearn.linear_model import ElasticNet
 
+from bayesdrop.errors import NoRandomness
 from bayesdrop.metrics import ndcg_at
 from bayesdrop.recommend import (
     CDAE,
@@ -168,6 +169,7 @@ def test_lists_hold_nothing_seen_and_are_ordered(model: Recommender, split: User
 def test_exploration_ranks_by_draws(split: UserSplit) -> None:
     model = MultVAE(**SMALL).fit(split.train)
     plain = model.recommend(split.test.seen, k=5, num_draws=20)
+    assert model.draws(split.test.seen, 3).shape == (3, 80, len(model.items))
     thompson = [model.recommend(split.test.seen, k=5, explore="thompson", seed=s) for s in (0, 0, 1)]
     np.testing.assert_array_equal(thompson[0].items, thompson[1].items)
     assert (thompson[0].items != thompson[2].items).any()
@@ -229,6 +231,8 @@ def test_what_cannot_be_fitted_is_refused(split: UserSplit, tmp_path: Path) -> N
     with pytest.raises(ValueError, match=r"EASE.recommend: the model has not been fitted"):
         EASE().recommend([[1]])
     fitted = Popularity().fit(split.train)
+    with pytest.raises(NoRandomness, match=r"Popularity: nothing in it is random"):
+        fitted.draws([["item 00"]])
     with pytest.raises(ValueError, match=r"`explore` must be None: Popularity has no draws"):
         fitted.recommend([["item 00"]], explore="thompson")
     with pytest.raises(TypeError, match=r"`history` must be Interactions, or a list"):

@@ -148,8 +148,9 @@ def _scores(model: Any, history: Any, way: str, key: Mapping[str, Any], round_: 
     parts = []
     # Some users at a time: draws of all items are large.
     for start in range(0, len(history.users), 50):
-        draws = model._draws(history.matrix[start : start + 50], count, seed * 100 + start)
-        parts.append(draws[0].numpy() if count == 1 else (draws.mean(0) + draws.std(0)).numpy())
+        some = history.of_users(np.arange(start, min(start + 50, len(history.users))))
+        draws = model.draws(some, count, seed=seed * 100 + start)
+        parts.append(draws[0] if count == 1 else draws.mean(0) + draws.std(0, ddof=1))
     return np.concatenate(parts)
 
 

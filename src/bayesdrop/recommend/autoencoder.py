@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -114,6 +115,7 @@ class Autoencoder(Recommender):
         """Networks beside encoder and decoder."""
         return {}
 
+    @abstractmethod
     def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
         """(B,) the loss of every user, and whatever gradient autograd cannot find.
 
@@ -122,7 +124,6 @@ class Autoencoder(Recommender):
             weight: (B,) of the divergence.
             generator: of random numbers.
         """
-        raise NotImplementedError
 
     def _code(self, code: Tensor, bag: Bag, generator: torch.Generator | None) -> Tensor:
         """(B, latent) what the decoder is given: the mean without a generator, a draw with one."""

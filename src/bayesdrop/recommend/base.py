@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from bayesdrop.errors import is_one_of, must, real_number, whole_number, whole_seed
+from bayesdrop.errors import NoRandomness, is_one_of, must, real_number, whole_number, whole_seed
 from bayesdrop.metrics.ranking import Ranked
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions, as_interactions
 from bayesdrop.storage import read_tensors, write_tensors
@@ -124,7 +124,7 @@ class Recommender(ABC):
 
     def _draws(self, histories: csr_array, num_draws: int, seed: int) -> Tensor:
         """(T, n, I) scores of T draws."""
-        raise NotImplementedError(f"{type(self).__name__} has no draws")
+        raise NoRandomness(f"{type(self).__name__}: nothing in it is random, so that it has no draws.")
 
     def scores(self, history: Any) -> NDArray[np.float32]:
         """(U, I) scores of all items, those of the history too. For long lists of users use `recommend`.
@@ -137,6 +137,21 @@ class Recommender(ABC):
             return np.zeros((0, len(self.items)), dtype=np.float32)
         parts = [self._scores(part) for _, part in self._chunks(matrix)]
         found: NDArray[np.float32] = torch.cat(parts).numpy()
+        return found
+
+    def draws(self, history: Any, num_draws: int = 20, *, seed: int = 0) -> NDArray[np.float32]:
+        """(T, U, I) scores of T draws. Large: give some users at a time.
+
+        Args:
+            history: `Interactions`, or lists of item ids, one for each user.
+            num_draws: T.
+            seed: of the draws.
+
+        Raises NoRandomness where the model has none.
+        """
+        count = whole_number(f"{type(self).__name__}.draws", "num_draws", num_draws, at_least=1)
+        matrix = self._known(history, "draws").matrix
+        found: NDArray[np.float32] = self._draws(matrix, count, whole_seed("draws", seed)).numpy()
         return found
 
     def recommend(

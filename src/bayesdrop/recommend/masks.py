@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -21,11 +22,12 @@ class Mask:
     uniform: Tensor | None = None  #: (n,) behind the masks of learned rates
 
 
-class ChoiceNoise(nn.Module):
+class ChoiceNoise(nn.Module, ABC):
     """What every choice of a history is multiplied by; its mean is one."""
 
     is_random = True
 
+    @abstractmethod
     def sample(self, bag: Bag, generator: torch.Generator) -> Mask:
         """Fresh noise for every choice.
 
@@ -33,7 +35,6 @@ class ChoiceNoise(nn.Module):
             bag: the choices.
             generator: of random numbers.
         """
-        raise NotImplementedError
 
     def rates(self) -> Tensor | None:
         """(I,) or () chance of dropping; None where nothing is dropped."""

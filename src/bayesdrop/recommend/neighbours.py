@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +55,9 @@ class _ItemWeights(Recommender):
         # Items beyond `max_items` come after all others, by popularity.
         self._rest = torch.from_numpy(counts / (counts.max() + 1.0)).float()
 
+    @abstractmethod
     def _solved(self, gram: Tensor, *, progress: bool) -> Tensor:
-        raise NotImplementedError
+        """(I, I) weights from the items' Gram matrix, which may be overwritten."""
 
     def _scores(self, histories: csr_array) -> Tensor:
         part = histories[:, self._places.numpy()]
