@@ -78,6 +78,49 @@ def test_the_cross_entropy_method_finds_the_top_of_a_known_function() -> None:
     torch.testing.assert_close(limited.arguments, target.clamp(-1, 1), atol=0.05, rtol=0)
 
 
+def test_smooth_samples_vary_together_as_asked() -> None:
+    seen: list[Tensor] = []
+
+    def score(tried: Tensor) -> Tensor:
+        seen.append(tried[0, 1:])  # the first is the best so far
+        return torch.zeros(tried.shape[:2])
+
+    samples = 20_000
+    maximise(
+        score,
+        torch.zeros(1, 6, 1),
+        3.0,
+        samples=samples,
+        iterations=1,
+        smooth=1.5,
+        generator=torch.Generator(),
+    )
+    found = torch.cov(seen[0][..., 0].T) / 9
+    steps = torch.arange(6.0)
+    expected = torch.exp(-0.5 * ((steps.unsqueeze(1) - steps) / 1.5).square())
+    # The standard error of an entry is at most sqrt(2 / n); the jitter is 1e-4.
+    torch.testing.assert_close(found, expected, atol=5 * (2 / samples) ** 0.5, rtol=0)
+
+
+def test_smooth_plans_push_a_heavy_thing_further() -> None:
+    """With the same samples: a mass that is pushed has to come as far as it can in ten steps."""
+
+    def score(pushes: Tensor) -> Tensor:
+        speed = pushes[..., 0].clamp(-1, 1).cumsum(-1)
+        away = speed.cumsum(-1)[..., -1].abs()
+        return torch.where(away > 20, away, 0.0)  # nothing is felt near the start
+
+    def reached(smooth: float) -> float:
+        return float(
+            maximise(
+                score, torch.zeros(20, 10, 1), 0.5, samples=20, elites=4, iterations=4, smooth=smooth,
+                generator=torch.Generator().manual_seed(0),
+            ).values.mean()
+        )  # fmt: skip
+
+    assert reached(3.0) > 2 * reached(0.0)
+
+
 def test_what_is_not_finite_is_never_best() -> None:
     def score(tried: Tensor) -> Tensor:
         value = tried[..., 0]
@@ -167,6 +210,36 @@ def test_a_stack_acts_as_its_policies() -> None:
     for place, policy in enumerate(policies):
         own = state.reshape(2, 3, 4, 1)[:, place]
         torch.testing.assert_close(actions[:, place], policy(own.reshape(-1, 1)).reshape(2, 4, 1))
+
+
+def test_a_stack_of_known_policies_acts_as_one_by_vmap() -> None:
+    class Unknown(MLPPolicy):
+        pass
+
+    torch.manual_seed(0)
+    known = [MLPPolicy(StateFeatures(4, angles=(3, 1)), 2, limit=2.0).double() for _ in range(3)]
+    unknown = []
+    for policy in known:
+        unknown.append(Unknown(StateFeatures(4, angles=(3, 1)), 2, limit=2.0).double())
+        unknown[-1].load_state_dict(policy.state_dict())
+    state = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    stacks = [PolicyStack("test", policies) for policies in (known, unknown)]
+    gradients = []
+    for stack in stacks:
+        actions = stack(state)
+        gradients.append(torch.autograd.grad(actions.square().sum(), [state, *stack.parameters]))
+    torch.testing.assert_close(stacks[0](state), stacks[1](state))
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_policies_of_other_settings_do_not_act_as_the_first() -> None:
+    policies = [MLPPolicy(StateFeatures(1), limit=limit) for limit in (1.0, 2.0)]
+    with pytest.raises(ValueError, match="limit"):
+        PolicyStack("test", policies)
+    scales = [MLPPolicy(StateFeatures(1, scale=scale)) for scale in (1.0, 2.0)]
+    state = torch.ones(2, 1)
+    alone = torch.cat([policy(state[:1]) for policy in scales])
+    torch.testing.assert_close(PolicyStack("test", scales)(state), alone)
 
 
 def test_gradients_are_clipped_policy_by_policy() -> None:

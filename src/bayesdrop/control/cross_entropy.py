@@ -40,6 +40,7 @@ def maximise(
     iterations: int = 35,
     limit: float | None = None,
     least_std: float = 0.05,
+    smooth: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Best:
     """R problems side by side, each by a Gaussian that is refitted to its best samples again and again.
@@ -55,6 +56,9 @@ def maximise(
         iterations: how often.
         limit: arguments are kept between -limit and limit; None for no limit.
         least_std: below which no deviation falls.
+        smooth: steps l over which samples vary together along the first axis of an argument, time in a plan:
+            entries i and j of the standard normal noise have correlation exp(-(i - j)^2 / (2 l^2)). White
+            noise (0) pushes a heavy thing to and fro and moves it nowhere.
         generator: of the samples.
 
     Reference: Rubinstein & Kroese (2004); with a network that knows its uncertainty, Chua et al. (2018).
@@ -68,13 +72,17 @@ def maximise(
     samples = whole_number(owner, "samples", samples, at_least=2)
     elites = whole_number(owner, "elites", elites, at_least=1, at_most=samples)
     iterations = whole_number(owner, "iterations", iterations, at_least=1)
+    smooth = real_number(owner, "smooth", smooth, "a number of steps, 0 or more", at_least=0)
     size = mean.shape[1:]
+    factor = _factor(size[0], smooth).to(mean) if smooth else None
     deviation = torch.full_like(mean, std)
     problem = torch.arange(len(mean))
     best = mean.clone() if limit is None else mean.clamp(-limit, limit)
     best_value = torch.full((len(mean),), -torch.inf, dtype=mean.dtype)
     for _ in range(iterations):
         normal = torch.randn(len(mean), samples, *size, generator=generator, dtype=mean.dtype)
+        if factor is not None:
+            normal = torch.einsum("ij,rsj...->rsi...", factor, normal)
         tried = mean.unsqueeze(1) + deviation.unsqueeze(1) * normal
         tried[:, 0] = best
         if limit is not None:
@@ -87,3 +95,14 @@ def maximise(
         mean = chosen.mean(1)
         deviation = chosen.std(1, correction=0).clamp_min(least_std)
     return Best(best, best_value, mean)
+
+
+def _factor(length: int, smooth: float) -> Tensor:
+    """A factor of the correlations of `length` steps. Shape (length, length)."""
+    steps = torch.arange(length, dtype=torch.float64)
+    correlation = torch.exp(-0.5 * ((steps.unsqueeze(1) - steps) / smooth).square())
+    # Of very smooth noise, the matrix is singular to rounding.
+    jitter = 1e-4
+    correlation = (correlation + jitter * torch.eye(length, dtype=torch.float64)) / (1 + jitter)
+    factor: Tensor = torch.linalg.cholesky(correlation)
+    return factor

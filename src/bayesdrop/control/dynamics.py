@@ -123,13 +123,14 @@ class DynamicsModel(nn.Module):
 
         Args:
             state: (N, S).
-            output: (N, 2 S).
+            output: (N, 2 S); its first S columns are enough for the mean.
             normal: (N, S) of standard normal numbers; None for the mean.
         """
-        mean, log_variance = output.chunk(2, dim=-1)
+        mean = output.narrow(-1, 0, self.state_size)
         if normal is not None:
+            log_variance = output.narrow(-1, self.state_size, self.state_size)
             mean = mean + torch.exp(0.5 * log_variance) * normal
-        return state + self.output_scale * mean
+        return torch.addcmul(state, mean, self.output_scale)
 
     def set_p(self, p: float, *, input_p: float | None = None) -> None:
         """Set fixed rates, as a schedule by hand does.

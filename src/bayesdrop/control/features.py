@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -20,7 +21,7 @@ class StateFeatures(nn.Module):
 
     Args:
         state_size: S, parts of a state.
-        angles: which of them are angles in radians.
+        angles: which of them are angles in radians; features are in the order of the state.
         scale: one number for each feature, or one for all; 1 if None.
 
     Shape: (..., S) -> (..., S + number of angles).
@@ -37,12 +38,16 @@ class StateFeatures(nn.Module):
         super().__init__()
         owner = "StateFeatures"
         self.state_size = whole_number(owner, "state_size", state_size, at_least=1)
-        self.angles = [
+        self.angles = sorted(
             whole_number(owner, "angles", place, at_least=0, at_most=state_size - 1) for place in angles
-        ]
+        )
         if len(set(self.angles)) != len(self.angles):
             raise ValueError(must(owner, "angles", "different places", tuple(angles)))
-        self.others = [place for place in range(state_size) if place not in self.angles]
+        # Slices are cheaper than places, forward and backward: neighbours of one kind are one slice.
+        is_angle = [place in self.angles for place in range(self.state_size)]
+        runs = [(kind, len(list(run))) for kind, run in itertools.groupby(is_angle)]
+        self._lengths = [length for _, length in runs]
+        self._is_angle = [kind for kind, _ in runs]
         self.size = state_size + len(self.angles)
         self.register_buffer("scale", scale_of(owner, "scale", scale, self.size))
 
@@ -50,9 +55,12 @@ class StateFeatures(nn.Module):
         """The features of states."""
         if not self.angles:
             return state / self.scale
-        angles = state[..., self.angles]
-        parts = (state[..., self.others], torch.sin(angles), torch.cos(angles))
-        return torch.cat(parts, dim=-1) / self.scale
+        parts = list(zip(state.split_with_sizes(self._lengths, dim=-1), self._is_angle, strict=True))
+        angles = [part for part, is_angle in parts if is_angle]
+        features = [part for part, is_angle in parts if not is_angle]
+        features += [torch.sin(part) for part in angles]
+        features += [torch.cos(part) for part in angles]
+        return torch.cat(features, dim=-1) / self.scale
 
 
 def scale_of(owner: str, argument: str, scale: float | Sequence[float] | None, size: int) -> Tensor:

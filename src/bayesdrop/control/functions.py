@@ -25,10 +25,19 @@ class HeldFunctions:
         model: a dynamics model.
         seed: names a sequence of functions.
         index: which of them; None for the mean network, which is one function.
+        means_only: leave out the log-variances, which episodes without noise have no use for.
     """
 
-    def __init__(self, model: DynamicsModel, *, seed: int = 0, index: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        model: DynamicsModel,
+        *,
+        seed: int = 0,
+        index: Sequence[int] | None = None,
+        means_only: bool = False,
+    ) -> None:
         self.model = model
+        self.means_only = means_only
         self.number = 1 if index is None else len(index)
         if self.number < 1:
             raise ValueError(must("HeldFunctions", "index", "at least one function", index))
@@ -48,7 +57,7 @@ class HeldFunctions:
         self._steps: list[tuple[nn.Module, Tensor | None, Tensor | None, Tensor | None]] = []
 
     def __call__(self, state: Tensor, action: Tensor) -> Tensor:
-        """Outputs (K n, 2 S) of the model for states (K n, S) and actions (K n, A)."""
+        """Outputs (K n, 2 S) of the model, or means (K n, S), for states (K n, S) and actions (K n, A)."""
         rows = state.shape[0]
         if rows % self.number:
             want = f"of a number of rows that {self.number} functions divide"
@@ -60,19 +69,22 @@ class HeldFunctions:
             if noise is not None:
                 x = x * noise
             x = module(x) if weight is None else nn.functional.linear(x, weight, bias)
-        return self.model.bounded(x)
+        return x if self.means_only else self.model.bounded(x)
 
     def _prepare(self, rows: int) -> None:
         """Noise of as many rows as there are, and weights that ask for no gradient."""
         self._rows = rows
         self._steps = []
+        last = self.model.body[-1]
         for module in self.model.body:
             linear = module.layer if isinstance(module, InputNoiseLayer) else module
             if isinstance(linear, nn.Linear):
                 noise = self._noises.get(module)
                 if noise is not None:
                     noise = noise.repeat_interleave(rows // self.number, dim=0)
-                bias = None if linear.bias is None else linear.bias.detach()
-                self._steps.append((module, noise, linear.weight.detach(), bias))
+                # Of the last layer, the means are the first outputs.
+                kept = self.model.state_size if self.means_only and module is last else None
+                bias = None if linear.bias is None else linear.bias.detach()[:kept]
+                self._steps.append((module, noise, linear.weight.detach()[:kept], bias))
             else:
                 self._steps.append((module, None, None, None))

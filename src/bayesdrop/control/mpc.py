@@ -34,6 +34,7 @@ class MPC:
         first_iterations: of the first step, when there is no plan yet.
         restarts: searches of the first step, of which the best is kept.
         std: of the first plans.
+        smooth: steps over which the actions of a plan vary together; see `maximise`.
         seed: of plans and functions.
 
     Reference: Chua et al. (2018), whose ensembles are draws here.
@@ -50,6 +51,7 @@ class MPC:
     first_iterations: int = 35
     restarts: int = 3
     std: float = 7.0
+    smooth: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -60,6 +62,7 @@ class MPC:
         whole_number("MPC", "particles", self.particles, at_least=0)
         for name in ("limit", "std"):
             real_number("MPC", name, getattr(self, name), "a positive number", above=0)
+        real_number("MPC", "smooth", self.smooth, "a number of steps, 0 or more", at_least=0)
         self.reset(self.seed)
 
     def reset(self, seed: int) -> None:
@@ -121,6 +124,7 @@ class MPC:
             elites=self.elites,
             iterations=iterations,
             limit=self.limit,
+            smooth=self.smooth,
             generator=self._generator,
         )
         return best.arguments[best.values.argmax()]

@@ -28,6 +28,7 @@ class Planner:
         iterations: of a search from nothing.
         again: iterations of a search that starts from a plan for another start.
         std: of the first actions.
+        smooth: steps over which the actions of a sample vary together; see `maximise`.
     """
 
     horizon: int
@@ -38,12 +39,14 @@ class Planner:
     iterations: int = 35
     again: int = 12
     std: float = 7.0
+    smooth: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("horizon", "restarts", "samples", "elites", "iterations", "again"):
             whole_number("Planner", name, getattr(self, name), at_least=1)
         for name in ("limit", "std"):
             real_number("Planner", name, getattr(self, name), "a positive number", above=0)
+        real_number("Planner", "smooth", self.smooth, "a number of steps, 0 or more", at_least=0)
 
     def plan(
         self, model: DynamicsModel, reward: Reward, starts: Tensor, *, generator: torch.Generator
@@ -100,6 +103,7 @@ class Planner:
             elites=self.elites,
             iterations=iterations,
             limit=self.limit,
+            smooth=self.smooth,
             generator=generator,
         )
 

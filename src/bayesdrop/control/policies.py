@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -40,6 +42,13 @@ class MLPPolicy(nn.Module):
     def forward(self, state: Tensor) -> Tensor:
         """Actions for states."""
         return self.limit * torch.tanh(self.body(self.features(state)))
+
+    def stacked(self, parameters: Mapping[str, Tensor], state: Tensor) -> Tensor:
+        """Actions (B, N, A) of B such policies, whose parameters are (B, ...), for states (B, N, S)."""
+        first = (parameters["body.0.bias"].unsqueeze(1), parameters["body.0.weight"].mT)
+        second = (parameters["body.2.bias"].unsqueeze(1), parameters["body.2.weight"].mT)
+        hidden = torch.tanh(torch.baddbmm(first[0], self.features(state), first[1]))
+        return self.limit * torch.tanh(torch.baddbmm(second[0], hidden, second[1]))
 
 
 class RBFPolicy(nn.Module):

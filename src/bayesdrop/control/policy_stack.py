@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from bayesdrop.control.policies import MLPPolicy
 from bayesdrop.errors import must, must_be_module
 
 __all__ = ["PolicyStack"]
@@ -39,6 +40,12 @@ class PolicyStack:
         ):
             names = [type(policy).__name__ for policy in policies]
             raise ValueError(must(owner, "policy", "policies of one kind and size", names))
+        # The first acts for all: what is no tensor has to be the same.
+        settings = [_settings(policy) for policy in policies]
+        for other in settings[1:]:
+            if other != settings[0]:
+                differ = sorted({*settings[0].items()} ^ {*other.items()})
+                raise ValueError(must(owner, "policy", "policies with the same settings", differ))
         self.policies = list(policies)
         found, buffers = stack_module_state(self.policies)
         self._stacked = {name: value.detach().clone() for name, value in found.items()}
@@ -47,6 +54,11 @@ class PolicyStack:
         self._buffers = buffers
         self.parameters = [value for value in self._stacked.values() if value.requires_grad]
         self.number = len(self.policies)
+        # A policy that knows how to act for many of its kind does so faster than vmap.
+        self._own: Callable[[Mapping[str, Tensor], Tensor], Tensor] | None = None
+        same = all((value == value[0]).all() for value in buffers.values())
+        if type(policies[0]) is MLPPolicy and same:
+            self._own = policies[0].stacked
 
     def __call__(self, state: Tensor) -> Tensor:
         """Actions (K B n, A) for states (K B n, S), in K blocks."""
@@ -57,7 +69,10 @@ class PolicyStack:
         rows = state.reshape(-1, self.number, self._each, state.shape[-1])
         blocks = rows.shape[0]
         by_policy = rows.transpose(0, 1).flatten(1, 2)
-        actions: Tensor = vmap(self._called)(*self._state(), by_policy)
+        if self._own is not None:
+            actions = self._own(self._stacked, by_policy)
+        else:
+            actions = vmap(self._called)(*self._state(), by_policy)
         shape = (self.number, blocks, self._each, actions.shape[-1])
         return actions.reshape(shape).transpose(0, 1).flatten(0, 2)
 
@@ -97,3 +112,14 @@ class PolicyStack:
         for name, value in zip(self._stacked, values, strict=True):
             for place, policy in enumerate(self.policies):
                 policy.get_parameter(name).copy_(value[place])
+
+
+def _settings(policy: nn.Module) -> dict[str, str]:
+    """All that a policy and its parts keep as plain numbers, words and lists of them."""
+    plain = (bool, int, float, str, list, tuple, type(None))
+    return {
+        f"{path}.{name}": repr(value)
+        for path, part in policy.named_modules()
+        for name, value in vars(part).items()
+        if isinstance(value, plain) and name != "training"
+    }

@@ -111,7 +111,9 @@ class Simulator:
         self.model = model
         self.noise = noise
         self.moment_matching: MomentMatching = moment_matching
-        self.functions = HeldFunctions(model, seed=seed, index=None if mean else range(self.particles))
+        self.functions = HeldFunctions(
+            model, seed=seed, index=None if mean else range(self.particles), means_only=not noise
+        )
         self._normals: dict[tuple[int, str], Tensor] = {}
 
     def run(self, policy: Policy, start: Tensor) -> Rollout:
