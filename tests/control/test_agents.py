@@ -141,6 +141,21 @@ def test_a_replayed_transition_finds_the_function_that_acted() -> None:
     torch.testing.assert_close(found, agent.network[-1].layer.weight.grad)
 
 
+def test_many_functions_in_one_pass_are_those_of_one_at_a_time() -> None:
+    network = mlp(3, (8, 8), 4, p=0.3)
+    agent = ThompsonAgent(network, inputs=3, seed=5, learning=None)
+    x = torch.randn(6, 3)
+    passes: list[int] = []
+    network.register_forward_hook(lambda module, inputs, output: passes.append(len(output)))
+    for draws in ([4, 9, 4, 2, 2, 9], [3, 0, 5, 1, 4, 2], [7, 7, 7, 7, 7, 1]):
+        passes.clear()
+        values = agent.values_as_acted(x, torch.tensor(draws))
+        assert passes.count(6) == (0 if draws[0] == 7 else 1)
+        for row, draw, found in zip(x, draws, values, strict=True):
+            with bd.FunctionDraw(network, seed=5, index=draw):
+                torch.testing.assert_close(found, network(row[None])[0])
+
+
 def test_epsilon_is_the_share_of_random_actions() -> None:
     network = nn.Linear(4, 4)
     seen = np.zeros((50, 4), np.float32)

@@ -133,8 +133,8 @@ def make_notes(config: Config) -> list[str]:
         "Mirrored data double N, and are prior knowledge that the paper does not use. They are marked.",
         "Epistemic std: of the functions' means, root of its mean square over transitions that were held "
         "out, one in eight of all so far, so that the set grows and moves with the policy.",
-        "Settings of the search were chosen on earlier runs of seeds 0 and 1, the smoothness of plans by what "
-        "plans return in models learned with seeds 0 and 3; all are among the five. What "
+        "Settings of the search were chosen on earlier runs of seeds 0 and 1, the smoothness of plans by "
+        "what plans return in models learned with seeds 0 and 3; all are among the five. What "
         "counts as reached or fallen was fixed before any run, but for the scheduled rate and the published "
         "search.",
         "The paper prints no numbers in this figure but the reward.",
