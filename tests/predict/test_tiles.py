@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import bayesdrop as bd
 from bayesdrop.draws import NoiseSource, PixelSource
+from bayesdrop.draws.pixels import PixelNoise
 from bayesdrop.functional.noise import KeepNoise
 from bayesdrop.predict import stitch
 from bayesdrop.predict.tiles import Tiling
@@ -82,13 +83,31 @@ def test_a_draw_is_one_function_in_all_tiles_whatever_their_size() -> None:
         torch.testing.assert_close(draws, several[0], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", [nn.Dropout(0.4), nn.AlphaDropout(0.3)])
-def test_noise_of_every_pixel_goes_by_its_place(kind: nn.Module) -> None:
+def around(kind: type[bd.StochasticLayer], **options: Any) -> nn.Module:
+    torch.manual_seed(5)
+    return kind(nn.Conv2d(8, 8, 3, padding=1), elementwise=True, **options)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        nn.Dropout(0.4),
+        nn.AlphaDropout(0.3),
+        around(bd.BernoulliDropout, p=torch.linspace(0.1, 0.6, 8)),
+        around(bd.GaussianDropout, p=0.3),
+        around(bd.ConcreteDropout, p_init=0.3),
+        around(bd.LearnableDropout, p_init=0.3),
+        bd.DropConnect(nn.Conv2d(8, 8, 3, padding=1), p=0.3),
+    ],
+    ids=lambda kind: type(kind).__name__,
+)
+@pytest.mark.parametrize("rows", ["shared", "independent"])
+def test_noise_of_every_pixel_goes_by_its_place(kind: nn.Module, rows: Any) -> None:
     # In one tile as large as the image, or in many: a pixel has the same noise.
     model = network(dropout=kind)
     x = images(128, 96)
     one, many, others = (
-        bd.predict(model, x, num_draws=4, tiles=tiles, overlap=16, keep_draws=True).draws
+        bd.predict(model, x, num_draws=4, tiles=tiles, overlap=16, keep_draws=True, draws=rows).draws
         for tiles in ((128, 96), (48, 48), (64, 32))
     )
     torch.testing.assert_close(many, one, atol=1e-5, rtol=0)
@@ -116,7 +135,7 @@ def test_noise_of_pixels_after_pooling_goes_by_their_place_too() -> None:
 
 def test_windows_of_pixel_noise_agree_where_they_overlap() -> None:
     source = PixelSource(3)
-    sample = KeepNoise(torch.tensor(0.3), of_pixels=True)
+    sample = PixelNoise(KeepNoise(torch.tensor(0.3)))
     source.window = (0, 0, 100, 90)
     whole = source.rows("0:0", 2, 3, (1, 4, 100, 90), sample)
     for top, left, height, width in ((0, 0, 32, 32), (17, 40, 50, 50), (96, 64, 4, 26)):

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from bayesdrop.draws.indices import cannot_group, draw_indices, rows_in_group
 from bayesdrop.draws.layout import Layout, RowAxis, layout, row_axis
+from bayesdrop.draws.pixels import PixelNoise, PixelSource
 from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule
 from bayesdrop.draws.source import NoiseSource, Sampler
 from bayesdrop.errors import must, whole_number
@@ -226,7 +227,7 @@ class SiteNoise:
             reason = "on" if random and selected else "p = 0" if selected else "excluded"
             kind = f"{type(module).__name__}.{name}"
             self.sites[key] = Site(path, 0, kind, p, shape, random and selected, reason)
-        return self.held(key, shape, like, sample) if selected else None
+        return self.held(key, shape, like, self._placed(like, shape, sample)) if selected else None
 
     def held(self, key: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
         """Noise of a site, made on first use."""
@@ -298,15 +299,13 @@ class SiteNoise:
             channels = 0 if spatial in (1, 3) and x.dim() == spatial + 1 else 1
         place = self._place(site, tuple(x.shape), channels=channels)
         positions = (None, False) if channels is not None else self._positions(x, attention=attention)
-        of_pixels = channels is None and positions[0] is None and self._is_map(x) and place.split is None
-        kept = self._keep(site, place.shape, p, x, *positions, of_pixels=of_pixels)
-        noise = self._in_groups(site, place, kept)
+        noise = self._in_groups(site, place, self._keep(site, place.shape, p, x, *positions))
         if not alpha:
             return place.multiply(x, noise)
         limit = -1.7580993408473766
         scale = ((1 - p) * (1 + p * limit**2)) ** -0.5
-        is_kept = place.multiply(torch.ones_like(x), noise) != 0
-        dropped: Tensor = torch.where(is_kept, x, limit) * scale - scale * limit * p
+        kept = place.multiply(torch.ones_like(x), noise) != 0
+        dropped: Tensor = torch.where(kept, x, limit) * scale - scale * limit * p
         return dropped
 
     def drop_between(
@@ -413,10 +412,6 @@ class SiteNoise:
             return self._past, True
         return None, False
 
-    def _is_map(self, x: Tensor) -> bool:
-        """Whether it is (N, C, H, W), and not a weight."""
-        return x.dim() == 4 and x.shape[0] == self.rows
-
     def _keep(
         self,
         site: str,
@@ -425,15 +420,23 @@ class SiteNoise:
         like: Tensor,
         start: int | None = None,
         tiled: bool = False,
-        *,
-        of_pixels: bool = False,
     ) -> Tensor:
         path, _, call = site.rpartition(":")
         name = f"{path}:{call.partition('.')[0]}"
         known = self.sites.get(name)
         if known is not None and known.shape is None:
             self.sites[name] = replace(known, shape=shape)
-        return self.held(site, shape, like, KeepNoise(torch.tensor(p), start, tiled, of_pixels))
+        sample: Sampler = KeepNoise(torch.tensor(p), start, tiled)
+        return self.held(
+            site, shape, like, sample if start is not None else self._placed(like, shape, sample)
+        )
+
+    def _placed(self, x: Tensor, shape: tuple[int, ...], sample: Sampler) -> Sampler:
+        """The noise that `x` is multiplied by, marked where it is that of every pixel of an image."""
+        if not isinstance(self._source, PixelSource) or x.dim() != 4 or min(x.shape[-2:]) == 1:
+            return sample
+        own = x.shape[0] if self.per_row else 1
+        return PixelNoise(sample) if shape == (own, *x.shape[1:]) else sample
 
     def saw_foreign_randomness(self, name: str) -> None:
         """Note that the model draws from the global generator itself."""

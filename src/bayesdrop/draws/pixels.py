@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bayesdrop.draws.source import NoiseSource, Sampler
-from bayesdrop.functional.bits import threshold_and_scale
-from bayesdrop.functional.noise import KeepNoise
 
-__all__ = ["PixelSource"]
+__all__ = ["PixelNoise", "PixelSource"]
 
 #: pixels on a side of the squares that noise is made in
 _SIDE = 32
+
+
+@dataclass(frozen=True)
+class PixelNoise:
+    """Noise of which every pixel of a map (..., H, W) has its own."""
+
+    sample: Sampler
+
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator, /) -> Tensor:
+        """As that which it is made of."""
+        return self.sample(shape, generator)
 
 
 class PixelSource(NoiseSource):
@@ -37,7 +46,7 @@ class PixelSource(NoiseSource):
 
     def rows(self, site: str, first: int, count: int, shape: tuple[int, ...], sample: Sampler) -> Tensor:
         """Noise of draws first, ..., first + count - 1. Shape (count, *shape), on the CPU."""
-        if self.window is None or not (type(sample) is KeepNoise and sample.of_pixels):
+        if self.window is None or not isinstance(sample, PixelNoise):
             return super().rows(site, first, count, shape, sample)
         top, left, height, width = self.window
         if site not in self._scales:
@@ -45,31 +54,28 @@ class PixelSource(NoiseSource):
         down, across = (
             _origin(site, start, scale) for start, scale in zip((top, left), self._scales[site], strict=True)
         )
-        threshold, scale = threshold_and_scale(sample.p)
-        kept = np.stack(
+        return torch.stack(
             [
-                self._window(f"{site}/draw{draw}", shape, (down, across), threshold)
+                self._of_window(f"{site}/draw{draw}", shape, (down, across), sample)
                 for draw in range(first, first + count)
             ]
         )
-        return torch.from_numpy(np.multiply(kept, scale).reshape(count, *shape))
 
-    def _window(
-        self, name: str, shape: tuple[int, ...], origin: tuple[int, int], threshold: np.uint64
-    ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Which elements of a window are kept, from all squares that it touches."""
-        maps, height, width = math.prod(shape[:-2]), *shape[-2:]
-        top, left = origin
-        kept = np.empty((maps, height, width), np.bool_)
+    def _of_window(
+        self, name: str, shape: tuple[int, ...], origin: tuple[int, int], sample: Sampler
+    ) -> Tensor:
+        """Noise of a window, from all squares that it touches."""
+        (height, width), (top, left) = shape[-2:], origin
+        noise = torch.empty(0)
         for row in range(top // _SIDE, -(-(top + height) // _SIDE)):
             for column in range(left // _SIDE, -(-(left + width) // _SIDE)):
-                words = self._words(f"{name}/{row}", column, maps * _SIDE * _SIDE)
-                square = words.reshape(maps, _SIDE, _SIDE) >= threshold
-                ours, theirs = zip(
-                    _shared(top, height, row * _SIDE), _shared(left, width, column * _SIDE), strict=True
-                )
-                kept[:, ours[0], ours[1]] = square[:, theirs[0], theirs[1]]
-        return kept
+                square = sample((*shape[:-2], _SIDE, _SIDE), self.generator(f"{name}/{row}", column))
+                if not noise.numel():
+                    noise = torch.empty(shape, dtype=square.dtype)
+                down, of_square = _shared(top, height, row * _SIDE)
+                across, of_column = _shared(left, width, column * _SIDE)
+                noise[..., down, across] = square[..., of_square, of_column]
+        return noise
 
 
 def _shared(start: int, length: int, square: int) -> tuple[slice, slice]:

@@ -97,7 +97,7 @@ def confusion(prediction: Prediction, y: Tensor, *, ignore_index: int | None = N
     >>> confusion(prediction, torch.tensor([0, 1, 1, 9]), ignore_index=9).iou
     tensor([0.5000, 0.5000], dtype=torch.float64)
     """
-    return _counted(labelled("confusion", prediction, y, ignore_index, may_be_void=True), ignore_index)
+    return _counted(labelled("confusion", prediction, y, ignore_index, may_be_void=True))
 
 
 def iou(prediction: Prediction, y: Tensor, *, ignore_index: int | None = None) -> Tensor:
@@ -110,7 +110,7 @@ def iou(prediction: Prediction, y: Tensor, *, ignore_index: int | None = None) -
 
     Returns: (K,), in [0, 1]; NaN for classes that are neither in the labels nor predicted. Higher is better.
     """
-    counted = _counted(labelled("iou", prediction, y, ignore_index), ignore_index)
+    counted = _counted(labelled("iou", prediction, y, ignore_index))
     return counted.iou.to(prediction.mean.dtype)
 
 
@@ -122,12 +122,12 @@ def mean_iou(prediction: Prediction, y: Tensor, *, ignore_index: int | None = No
         y: (N, ...) labels.
         ignore_index: a label that does not count, nor does what is predicted there.
     """
-    counted = _counted(labelled("mean_iou", prediction, y, ignore_index), ignore_index)
+    counted = _counted(labelled("mean_iou", prediction, y, ignore_index))
     return counted.mean_iou.to(prediction.mean.dtype)
 
 
-def _counted(known: Labelled, ignore_index: int | None) -> Confusion:
+def _counted(known: Labelled) -> Confusion:
     classes = known.probs.shape[1]
     pairs = known.labels * classes + known.probs.argmax(1)
     counts = torch.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
-    return Confusion(counts.cpu(), ignore_index)
+    return Confusion(counts.cpu(), known.ignore_index)

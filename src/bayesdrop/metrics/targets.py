@@ -31,6 +31,7 @@ class Labelled:
     probs: Tensor  #: (M, K) in double precision
     labels: Tensor  #: (M,)
     valid: Tensor  #: (N, ...) which of all labels are among the M
+    ignore_index: int | None = None  #: the label of the others
 
     @property
     def right(self) -> Tensor:
@@ -122,10 +123,10 @@ def labelled(
     kept = labels[valid]
     if not kept.numel():
         if may_be_void:
-            return Labelled(probs[valid].to(torch.float64), kept, valid)
+            return Labelled(probs[valid].to(torch.float64), kept, valid, ignore_index)
         raise ValueError(must(owner, "y", "at least one label that is not ignored", tuple(y.shape)))
     low, high, classes = int(kept.min()), int(kept.max()), probs.shape[-1]
     if low < 0 or high >= classes:
         hint = "" if ignore_index is not None else "Pass ignore_index= for void labels."
         raise ValueError(must(owner, "y", f"in 0 to {classes - 1}", f"{low} to {high}", hint))
-    return Labelled(probs[valid].to(torch.float64), kept, valid)
+    return Labelled(probs[valid].to(torch.float64), kept, valid, ignore_index)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from bayesdrop.draws import FunctionDraw, HeldNoise, NoiseSource, RowDraw, Selection, Site, Where
+from bayesdrop.draws import FunctionDraw, HeldNoise, NoiseSource, PixelSource, RowDraw, Selection, Site, Where
 from bayesdrop.draws.passes import structure_of
 from bayesdrop.draws.study import settled, study
 from bayesdrop.draws.subject import Subject
@@ -128,7 +128,8 @@ class DrawSampler:
             yield from self._whole(batch, rows, place, range(first, last), "as asked")
             return
         work: Tape | Reading | None = None
-        if self.output is None:
+        # Which noise is that of pixels is told by draws alone.
+        if self.output is None and not isinstance(self.source, PixelSource):
             work = read(self.model, batch, per_row=self.per_row, selection=self.selection)
         if isinstance(work, Reading):
             self._look_at(work.sites, [])
