@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from bayesdrop.draws.indices import cannot_group, draw_indices, rows_in_group
 from bayesdrop.draws.layout import Layout, RowAxis, layout, row_axis
+from bayesdrop.draws.pixels import PixelNoise, PixelSource
 from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule
 from bayesdrop.draws.source import NoiseSource, Sampler
 from bayesdrop.errors import must, whole_number
@@ -226,7 +227,7 @@ class SiteNoise:
             reason = "on" if random and selected else "p = 0" if selected else "excluded"
             kind = f"{type(module).__name__}.{name}"
             self.sites[key] = Site(path, 0, kind, p, shape, random and selected, reason)
-        return self.held(key, shape, like, sample) if selected else None
+        return self.held(key, shape, like, self._placed(like, shape, sample)) if selected else None
 
     def held(self, key: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
         """Noise of a site, made on first use."""
@@ -425,7 +426,17 @@ class SiteNoise:
         known = self.sites.get(name)
         if known is not None and known.shape is None:
             self.sites[name] = replace(known, shape=shape)
-        return self.held(site, shape, like, KeepNoise(torch.tensor(p), start, tiled))
+        sample: Sampler = KeepNoise(torch.tensor(p), start, tiled)
+        return self.held(
+            site, shape, like, sample if start is not None else self._placed(like, shape, sample)
+        )
+
+    def _placed(self, x: Tensor, shape: tuple[int, ...], sample: Sampler) -> Sampler:
+        """The noise that `x` is multiplied by, marked where it is that of every pixel of an image."""
+        if not isinstance(self._source, PixelSource) or x.dim() != 4 or min(x.shape[-2:]) == 1:
+            return sample
+        own = x.shape[0] if self.per_row else 1
+        return PixelNoise(sample) if shape == (own, *x.shape[1:]) else sample
 
     def saw_foreign_randomness(self, name: str) -> None:
         """Note that the model draws from the global generator itself."""

@@ -124,7 +124,7 @@ class NoiseSource:
             words = self._words(site, block, made * math.prod(shape)).reshape(made, *shape)
             noise = torch.from_numpy(np.multiply(words >= threshold, scale))
         else:
-            noise = sample((size, *shape), _generator.seeded(self._key(site, block)))
+            noise = sample((size, *shape), self.generator(site, block))
         # A block of one draw is not asked for twice by a loop over draws: keeping it would only hold memory.
         if size > 1:
             self._latest[site, shape] = (block, noise)
@@ -179,8 +179,12 @@ class NoiseSource:
 
     def _words(self, site: str, block: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
         """The first random words of a block, as `keep_mask` reads them."""
-        bits = _generator.seeded(self._key(site, block)).bit_generator
+        bits = self.generator(site, block).bit_generator
         return bits.random_raw((count + 1) // 2).view(np.uint32)[:count]
+
+    def generator(self, site: str, block: int) -> np.random.Generator:
+        """The random numbers of a block of a site, from the first on; good until the next is asked for."""
+        return _generator.seeded(self._key(site, block))
 
     def _key(self, site: str, block: int) -> bytes:
         return hashlib.blake2b(f"{self.seed}/{site}/{block}".encode(), digest_size=24).digest()

@@ -31,6 +31,7 @@ class Labelled:
     probs: Tensor  #: (M, K) in double precision
     labels: Tensor  #: (M,)
     valid: Tensor  #: (N, ...) which of all labels are among the M
+    ignore_index: int | None = None  #: the label of the others
 
     @property
     def right(self) -> Tensor:
@@ -88,7 +89,14 @@ def regression_targets(owner: str, prediction: Prediction, y: Tensor) -> Tensor:
     return y.detach().to(mean.device, torch.float64)
 
 
-def labelled(owner: str, prediction: Prediction, y: Tensor, ignore_index: int | None = None) -> Labelled:
+def labelled(
+    owner: str,
+    prediction: Prediction,
+    y: Tensor,
+    ignore_index: int | None = None,
+    *,
+    may_be_void: bool = False,
+) -> Labelled:
     """The labels other than `ignore_index`, and the probabilities that belong to them.
 
     Args:
@@ -96,6 +104,7 @@ def labelled(owner: str, prediction: Prediction, y: Tensor, ignore_index: int | 
         prediction: of classes.
         y: (N, ...) integer labels; of a `Bernoulli`, 0 and 1 may be floating, as its loss takes them.
         ignore_index: the label of what is void; may lie outside the classes.
+        may_be_void: whether all labels may be.
     """
     must_have_classes(owner, prediction)
     check_tensor(owner, y)
@@ -113,9 +122,11 @@ def labelled(owner: str, prediction: Prediction, y: Tensor, ignore_index: int | 
     valid = torch.ones_like(labels, dtype=torch.bool) if ignore_index is None else labels != ignore_index
     kept = labels[valid]
     if not kept.numel():
+        if may_be_void:
+            return Labelled(probs[valid].to(torch.float64), kept, valid, ignore_index)
         raise ValueError(must(owner, "y", "at least one label that is not ignored", tuple(y.shape)))
     low, high, classes = int(kept.min()), int(kept.max()), probs.shape[-1]
     if low < 0 or high >= classes:
         hint = "" if ignore_index is not None else "Pass ignore_index= for void labels."
         raise ValueError(must(owner, "y", f"in 0 to {classes - 1}", f"{low} to {high}", hint))
-    return Labelled(probs[valid].to(torch.float64), kept, valid)
+    return Labelled(probs[valid].to(torch.float64), kept, valid, ignore_index)

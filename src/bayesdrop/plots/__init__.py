@@ -10,6 +10,7 @@ from bayesdrop.plots.outside import plot_roc, plot_score_histograms
 from bayesdrop.plots.parts import plot_uncertainty_parts
 from bayesdrop.plots.rates import plot_rates
 from bayesdrop.plots.residuals import plot_intervals, plot_residuals
+from bayesdrop.plots.segmentation import plot_segmentation
 from bayesdrop.plots.selective import plot_risk_coverage
 from bayesdrop.plots.style import COLORS
 
@@ -33,6 +34,7 @@ __all__ = [
     "plot_risk_coverage",
     "plot_roc",
     "plot_score_histograms",
+    "plot_segmentation",
     "plot_spread",
     "plot_uncertainty_parts",
     "save_figure",

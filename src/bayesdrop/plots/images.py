@@ -22,7 +22,7 @@ from bayesdrop.plots.places import smallest_step
 from bayesdrop.plots.style import INK, ORANGE, dress
 from bayesdrop.predict import Prediction
 
-__all__ = ["plot_image_grid", "plot_images"]
+__all__ = ["pictures_of", "plot_image_grid", "plot_images", "shades_of"]
 
 
 def plot_images(
@@ -50,14 +50,14 @@ def plot_images(
     owner = "plot_images"
     check_axes(owner, ax)
     places = row_numbers(owner, "x", x)
-    pictures = _pictures(owner, images, len(places), "x")
+    pictures = pictures_of(owner, images, len(places), "x")
     if texts is not None and len(texts) != len(places):
         raise ValueError(must(owner, "texts", f"{len(places)} of them, as `x`", len(texts)))
     step = smallest_step(places)
     half = 0.46 * step
     for index, place in enumerate(places):
         extent = (place - half, place + half, 0, 1)
-        ax.imshow(pictures[index], extent=extent, aspect="auto", **_shades(pictures, cmap))
+        ax.imshow(pictures[index], extent=extent, aspect="auto", **shades_of(pictures, cmap))
         if texts is not None:
             ax.text(place, -0.12, str(_plain(texts[index])), ha="center", va="top", fontsize=9)
     ax.set_xlim(places.min() - 0.6 * step, places.max() + 0.6 * step)
@@ -97,7 +97,7 @@ def plot_image_grid(
     owner = "plot_image_grid"
     places = list_axes(owner, axes)
     check_prediction(owner, prediction, classes=True, spread=False)
-    pictures = _pictures(owner, images, len(prediction), "prediction")
+    pictures = pictures_of(owner, images, len(prediction), "prediction")
     values = score_numbers(owner, prediction, score)
     truth = None
     if targets is not None:
@@ -113,7 +113,7 @@ def plot_image_grid(
     for ax in places:
         ax.set_axis_off()
     for ax, row in zip(places, order, strict=False):
-        ax.imshow(pictures[row], **_shades(pictures, cmap))
+        ax.imshow(pictures[row], **shades_of(pictures, cmap))
         title, color = called[labels[row]], INK
         if truth is not None and int(truth[row]) != labels[row]:
             title, color = f"{title}, is {called[int(truth[row])]}", ORANGE
@@ -121,7 +121,7 @@ def plot_image_grid(
     return axes
 
 
-def _pictures(owner: str, images: Values, rows: int, like: str) -> Numbers:
+def pictures_of(owner: str, images: Values, rows: int, like: str) -> Numbers:
     """(N, H, W), or (N, H, W, 3) with colours in [0, 1]."""
     array = numbers(owner, "images", images, 3, 4)
     if len(array) != rows:
@@ -139,7 +139,7 @@ def _pictures(owner: str, images: Values, rows: int, like: str) -> Numbers:
     return array
 
 
-def _shades(pictures: Numbers, cmap: str) -> dict[str, Any]:
+def shades_of(pictures: Numbers, cmap: str) -> dict[str, Any]:
     """One scale of greys for all images: a pale one stays pale."""
     if pictures.ndim == 4:
         return {}
