@@ -33,7 +33,7 @@ _WATCHED = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase, nn.RR
 
 
 def is_chain(model: nn.Module) -> bool:
-    """Whether rows are on axis 0 everywhere, whatever the model is given: known layers, known ways between."""
+    """Whether rows are on axis 0 everywhere, whatever the model is given: known layers, known order."""
     for module in model.modules():
         kind = type(module)
         if isinstance(module, StochasticModule):
