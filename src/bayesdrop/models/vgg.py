@@ -63,7 +63,7 @@ def vgg(
         batch_norm: BatchNorm after every convolution.
         p: chance of dropping.
         layer: makes a stochastic layer from (linear layer, p, **options), as `bd.ConcreteDropout`, around
-            what follows each dropout; there is no dropout then.
+            what follows each dropout, in whose place is an `nn.Identity`.
         noise: makes a module from (units, p, **options), as `bd.layers.ConcreteNoise`, in the place of each
             dropout.
         options: of `layer` or `noise`.
@@ -105,7 +105,8 @@ def vgg(
         # What follows a dropout takes its noise, where that is on weights.
         classifier.append(maker.wrapped(linear) if place else linear)
         if place < len(hidden):
-            classifier += [nn.ReLU(), *maker.module(after)]
+            # A place is kept, so that layers have torchvision's names with any noise.
+            classifier += [nn.ReLU(), *(maker.module(after) or [nn.Identity()])]
         before = after
     return nn.Sequential(
         OrderedDict[str, nn.Module](

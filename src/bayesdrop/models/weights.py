@@ -69,8 +69,10 @@ def load_weights(
         chosen: dict[str, str] = {}
         for name in file.outline:
             target = _named(name, names)
-            if target is not None:
-                chosen[name] = target if target in state else places.get(target, target)
+            # A count of batches is no weight; a norm that is frozen has none.
+            if target is None or (target not in state and target.endswith("num_batches_tracked")):
+                continue
+            chosen[name] = target if target in state else places.get(target, target)
         _check(state, _optional(model), chosen, file.outline, Path(path), partial=partial)
         if isinstance(names, Mapping):
             _check_used(names, file.outline)
