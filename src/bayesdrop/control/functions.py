@@ -68,11 +68,12 @@ class HeldFunctions:
         self._steps = []
         for module in self.model.body:
             linear = module.layer if isinstance(module, InputNoiseLayer) else module
+            noise = self._noises.get(module)
+            if noise is not None:
+                noise = noise.repeat_interleave(rows // self.number, dim=0)
             if isinstance(linear, nn.Linear):
-                noise = self._noises.get(module)
-                if noise is not None:
-                    noise = noise.repeat_interleave(rows // self.number, dim=0)
                 bias = None if linear.bias is None else linear.bias.detach()
                 self._steps.append((module, noise, linear.weight.detach(), bias))
             else:
-                self._steps.append((module, None, None, None))
+                # Of noise that stands alone, what it stands on hands its input on.
+                self._steps.append((linear, noise, None, None))
