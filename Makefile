@@ -55,6 +55,7 @@ $(PEERS)/.ready: benchmarks/peers-requirements.txt benchmarks/peers-constraints.
 bench: $(READY) $(PEERS)/.ready
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/moments.py
+	$(BIN)/python benchmarks/images.py
 	PYTHONPATH=src $(PEERS)/bin/python benchmarks/training.py
 	$(BIN)/python benchmarks/stacked.py
 	PYTHONPATH=src $(PEERS)/bin/python benchmarks/peers_faults.py

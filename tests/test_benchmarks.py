@@ -88,3 +88,29 @@ def test_the_page_shows_what_the_last_run_found(engine: Any) -> None:
 def test_a_page_without_markers_is_refused(engine: Any) -> None:
     with pytest.raises(ValueError, match="must hold"):
         engine.rewritten("# Speed", "table")
+
+
+@pytest.fixture
+def images(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    yield import_module("images")
+    for name in ("images", "networks"):
+        sys.modules.pop(name, None)
+
+
+def test_a_quick_run_of_images_writes_every_case(
+    images: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(images, "memory", lambda name, quick: {"mebibytes": [1, 1], "ratio": 1.0})
+    output = tmp_path / "images.json"
+    images.main(["--quick", "--output", str(output)])
+    found = json.loads(output.read_text())
+    assert set(found["cases"]) == set(images.CASES)
+    assert all(row["ratio"].keys() == images.WAYS.keys() for row in found["cases"].values())
+
+
+def test_the_page_of_images_shows_what_the_last_run_found(images: Any) -> None:
+    found = json.loads(images.RESULTS.read_text())
+    page = images.PAGE.read_text()
+    assert not found["quick"]
+    assert images.rewritten(page, images.report(found)) == page

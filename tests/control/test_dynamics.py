@@ -23,6 +23,7 @@ from bayesdrop.control import (
     moment_matched,
     rollout,
 )
+from bayesdrop.layers import BernoulliNoise
 
 
 def model_of(dropout: str = "concrete", **options: Any) -> DynamicsModel:
@@ -57,6 +58,18 @@ def test_held_functions_are_function_draws(dropout: str, input_p: float | None) 
     model.eval()
     with torch.no_grad():
         torch.testing.assert_close(HeldFunctions(model)(state, action), model(rows))
+
+
+def test_held_functions_hold_noise_that_stands_alone() -> None:
+    model = model_of("fixed")
+    model.body.insert(2, BernoulliNoise(12, 0.5))
+    state, action = torch.randn(4, 4), torch.randn(4, 1)
+    found = HeldFunctions(model.train(), seed=5, index=(3, 8))(state, action)
+    rows = torch.cat((state, action), 1)
+    for place, index in enumerate((3, 8)):
+        own = slice(2 * place, 2 * place + 2)
+        with torch.no_grad(), FunctionDraw(model, seed=5, index=index):
+            torch.testing.assert_close(found[own], model(rows[own]))
 
 
 @pytest.mark.parametrize("kind", [MLPPolicy, RBFPolicy])

@@ -425,3 +425,17 @@ def test_a_score_does_not_change_the_run(tmp_path: Path) -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         trained(**options)
+
+
+def test_the_validation_loss_is_the_mean_over_labels_that_are_not_void() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 4, 1), bd.BernoulliDropout(nn.Conv2d(4, 3, 1), p=0.0))
+    x, y = torch.randn(6, 2, 4, 4), torch.randint(3, (6, 4, 4))
+    y[::2, :2] = 255
+    losses = bd.NegativeELBO(bd.Categorical(ignore_index=255), num_data=6)
+    history = bd.fit(model, (x, y), losses, epochs=1, lr=1e-9, validation=(x, y), batch_size=4)
+    with torch.no_grad():
+        expected = F.cross_entropy(model.eval()(x), y, ignore_index=255)
+    assert history.validation[0] == pytest.approx(float(expected), rel=1e-5)
+    with pytest.raises(ValueError, match="`validation` must be at least one label that is not void"):
+        bd.fit(model, (x, y), losses, epochs=1, validation=(x, torch.full_like(y, 255)))

@@ -78,13 +78,14 @@ class HeldFunctions:
         last = self.model.body[-1]
         for module in self.model.body:
             linear = module.layer if isinstance(module, InputNoiseLayer) else module
+            noise = self._noises.get(module)
+            if noise is not None:
+                noise = noise.repeat_interleave(rows // self.number, dim=0)
             if isinstance(linear, nn.Linear):
-                noise = self._noises.get(module)
-                if noise is not None:
-                    noise = noise.repeat_interleave(rows // self.number, dim=0)
                 # Of the last layer, the means are the first outputs.
                 kept = self.model.state_size if self.means_only and module is last else None
                 bias = None if linear.bias is None else linear.bias.detach()[:kept]
                 self._steps.append((module, noise, linear.weight.detach()[:kept], bias))
             else:
-                self._steps.append((module, None, None, None))
+                # Of noise that stands alone, what it stands on hands its input on.
+                self._steps.append((linear, noise, None, None))

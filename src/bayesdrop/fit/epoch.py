@@ -23,7 +23,7 @@ from bayesdrop.fit.data import Batches, pieces
 from bayesdrop.fit.history import History
 from bayesdrop.inputs import Inputs, call
 from bayesdrop.layers import StochasticLayer
-from bayesdrop.likelihoods import Gaussian, Likelihood
+from bayesdrop.likelihoods import Categorical, Gaussian, Likelihood
 from bayesdrop.predict import predict
 from bayesdrop.randomness import Turns, random_state_kept
 
@@ -203,11 +203,16 @@ class Loop:
             for x, y in batches.in_order():
                 if self.likelihood is not None:
                     losses = -self.log_predictive(self.likelihood, x, y)
-                    total, count = total + float(losses.sum(dtype=torch.float64)), count + losses.numel()
+                    # A void label has no loss, and is none of those that the mean is over.
+                    is_void = isinstance(self.likelihood, Categorical) and ~self.likelihood.counts(y)
+                    known = losses.numel() - int(torch.as_tensor(is_void).sum())
+                    total, count = total + float(losses.sum(dtype=torch.float64)), count + known
                 else:
                     terms = self.objective(self.model, x, y)
                     loss = float(terms if isinstance(terms, Tensor) else terms.loss)
                     total, count = total + loss * y.shape[0], count + y.shape[0]
+        if not count:
+            raise ValueError(must("fit", "validation", "at least one label that is not void", "none"))
         return total / count
 
     def log_predictive(self, likelihood: Likelihood, x: Inputs, y: Tensor) -> Tensor:

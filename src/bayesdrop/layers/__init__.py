@@ -1,10 +1,19 @@
 """Layers whose weights are random, and the divergence of each from its prior."""
 
+from bayesdrop.layers.activations import (
+    ActivationNoise,
+    BernoulliNoise,
+    ConcreteNoise,
+    GaussianNoise,
+    LearnableNoise,
+    VariationalGaussianNoise,
+)
 from bayesdrop.layers.base import StochasticLayer, rates, total_kl
 from bayesdrop.layers.bernoulli import BernoulliDropout
 from bayesdrop.layers.concrete import ConcreteDropout
 from bayesdrop.layers.convert import convert
 from bayesdrop.layers.dropconnect import DropConnect
+from bayesdrop.layers.frozen import FrozenBatchNorm, freeze_batch_norm
 from bayesdrop.layers.gaussian import GaussianDropout
 from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.mixture import MixtureDropout
@@ -13,16 +22,24 @@ from bayesdrop.layers.share import share_rates
 from bayesdrop.layers.variational_gaussian import VariationalGaussianDropout
 
 __all__ = [
+    "ActivationNoise",
     "BernoulliDropout",
+    "BernoulliNoise",
     "ConcreteDropout",
+    "ConcreteNoise",
     "DropConnect",
+    "FrozenBatchNorm",
     "GaussianDropout",
+    "GaussianNoise",
     "LearnableDropout",
+    "LearnableNoise",
     "MixtureDropout",
     "RecurrentDropout",
     "StochasticLayer",
     "VariationalGaussianDropout",
+    "VariationalGaussianNoise",
     "convert",
+    "freeze_batch_norm",
     "rates",
     "share_rates",
     "total_kl",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.errors import must, require
+from bayesdrop.likelihoods import Categorical
 from bayesdrop.plots.checks import Numbers, Values, check_axes, has_classes, numbers
 from bayesdrop.plots.images import pictures_of, shades_of
 from bayesdrop.predict import Prediction
@@ -47,7 +48,7 @@ def plot_segmentation(
         images: (N, H, W), or with 1 or 3 channels (N, C, H, W) or (N, H, W, C).
         prediction: of classes of pixels, labels (N, H, W); of 2 draws at least.
         targets: (N, H, W) true labels.
-        ignore_index: the label of void, drawn grey.
+        ignore_index: the label of void, drawn grey; None takes the likelihood's.
         names: of all K classes; their indices if None.
         colors: of all K classes.
         cmap: matplotlib's name of the colour map of uncertainties.
@@ -56,6 +57,8 @@ def plot_segmentation(
     """
     owner = "plot_segmentation"
     labels = _label_maps(owner, prediction)
+    if ignore_index is None and isinstance(prediction.likelihood, Categorical):
+        ignore_index = prediction.likelihood.ignore_index
     pictures = pictures_of(owner, images, len(prediction), "prediction")
     if pictures.shape[1:3] != labels.shape[1:]:
         raise ValueError(
