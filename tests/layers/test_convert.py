@@ -31,7 +31,7 @@ from bayesdrop import (
     save,
     total_kl,
 )
-from bayesdrop.layers import RecurrentDropout, convert
+from bayesdrop.layers import ConcreteNoise, RecurrentDropout, convert
 
 KINDS: dict[str, type[StochasticLayer]] = {
     "bernoulli": BernoulliDropout,
@@ -536,20 +536,26 @@ FOLLOWED: dict[str, Callable[..., Tensor]] = {
     "twice": lambda net, x: net.fc(net.drop(torch.tanh(net.other(net.drop(x))))),
     "reads its shape": lambda net, x: net.fc(net.drop(x).reshape(net.drop(x).shape[0], -1)),
 }
-BLOCKED: dict[str, tuple[Callable[..., Tensor], str]] = {
+ALONE: dict[str, tuple[Callable[..., Tensor], str]] = {
     "sigmoid": (
         lambda net, x: net.fc(torch.sigmoid(net.drop(x))),
         "'drop' goes through sigmoid before any weight",
     ),
     "sum": (lambda net, x: net.fc(x + net.drop(x)), "'drop' goes through add before"),
     "norm": (lambda net, x: net.fc(F.layer_norm(net.drop(x), (8,))), "'drop' goes through layer_norm before"),
-    "two uses": (lambda net, x: net.fc(net.drop(x)) + net.drop(x)[:, :2], "'drop' goes through add before"),
     "bare": (
         lambda net, x: net.fc(net.drop(x)) + net.fc(x),
         "'drop' feeds a layer that is also used without it",
     ),
     "output": (lambda net, x: net.drop(net.fc(x)), "'drop' goes to the output of the model"),
-    "unused": (lambda net, x: net.fc(x), "'drop' feeds no weight layer"),
+}
+BLOCKED: dict[str, tuple[Callable[..., Tensor], str]] = {
+    "two uses": (
+        lambda net, x: net.fc(net.drop(x)) + net.drop(x)[:, :2],
+        "'drop' goes through add before any weight layer, and is used at several places",
+    ),
+    "unused": (lambda net, x: net.fc(x), "'drop' feeds no weight layer, and is not called with this `x`"),
+    "one row": (lambda net, x: net.fc(torch.sigmoid(net.drop(x[0]))), "and is given no rows"),
 }
 
 
@@ -569,8 +575,25 @@ def test_a_pass_shows_what_a_dropout_feeds(name: str) -> None:
     torch.testing.assert_close(new.eval()(x.clone()), model.eval()(x.clone()))
 
 
+@pytest.mark.parametrize("name", ALONE)
+def test_a_dropout_that_feeds_no_weights_becomes_noise_in_its_place(name: str) -> None:
+    function, words = ALONE[name]
+    x = torch.randn(4, 8, generator=seeded(0))
+    model = Odd(function).eval()
+    new: Any = convert(model, "concrete", x=x)
+    assert isinstance(new.drop, ConcreteNoise)
+    assert type(new.fc) is nn.Linear
+    assert new.drop.num_units == (2 if name == "output" else 8)
+    assert rates(new)["drop"].item() == pytest.approx(0.2)
+    torch.testing.assert_close(new(x), model(x))
+    # noise on weights and nothing else has no such form
+    with pytest.raises(ValueError, match=words):
+        convert(model, "dropconnect", x=x, inplace=True)
+    assert stochastic(model) == []
+
+
 @pytest.mark.parametrize("name", BLOCKED)
-def test_a_dropout_that_feeds_no_weights_is_named(name: str) -> None:
+def test_a_dropout_that_cannot_be_replaced_is_named(name: str) -> None:
     function, words = BLOCKED[name]
     model = Odd(function)
     with pytest.raises(ValueError, match=words):
@@ -582,10 +605,13 @@ def test_channels_must_be_units_of_the_layer() -> None:
     images = torch.randn(2, 2, 2, 2)
     net = Odd(lambda net, x: net.fc(net.drop(x).flatten(1)), nn.Dropout2d(0.2))
     with pytest.raises(ValueError, match="'drop' drops 2 channels, but feeds a layer with 8 input units"):
-        convert(net, "concrete", x=images)
+        convert(net, "mixture", x=images)
+    new: Any = convert(net, "concrete", x=images)
+    assert isinstance(new.drop, ConcreteNoise)
+    assert (new.drop.num_units, new.drop.elementwise) == (2, False)
     pooled = Odd(lambda net, x: net.fc(F.avg_pool2d(net.drop(x), 2).flatten(1)), nn.Dropout2d(0.2))
     assert isinstance(convert(pooled, "concrete", x=torch.randn(2, 8, 2, 2)).fc, ConcreteDropout)
-    with pytest.raises(ValueError, match="'0' drops channels, but feeds a linear layer"):
+    with pytest.raises(ValueError, match="'0' drops channels, but feeds a linear layer, and has a width"):
         convert(nn.Sequential(nn.Dropout2d(0.1), nn.Flatten(), nn.Linear(8, 2)), "concrete")
 
 
@@ -718,7 +744,11 @@ def test_dropouts_of_a_hugging_face_model_that_feed_weights(bert: nn.Module) -> 
     ids = {"input_ids": torch.randint(0, 50, (2, 7), generator=seeded(0))}
     new: Any = convert(bert, "concrete", where="bert.dropout", x=ids)
     assert list(rates(new)) == ["bert.classifier"]
-    with pytest.raises(
-        ValueError, match=r"'bert.bert.embeddings.dropout' goes through add.*where=\['bert.dropout'\]"
-    ):
+    # torch's attention reads the rate of a dropout that it does not call
+    words = r"'bert.bert.encoder.layer.0.attention.self.dropout' feeds no weight layer, and is not called"
+    with pytest.raises(ValueError, match=rf"{words}.*where=\['bert.bert.embeddings.dropout', "):
         convert(bert, "concrete", x=ids)
+    others = ["*.output.dropout", "*.embeddings.dropout", "bert.dropout"]
+    new = convert(bert, "concrete", where=others, x=ids)
+    assert len(stochastic(new)) == 6
+    torch.testing.assert_close(new(**ids), bert(**ids))

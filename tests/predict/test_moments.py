@@ -14,7 +14,7 @@ from scipy import integrate, stats
 from torch import Tensor, nn
 
 from bayesdrop import BernoulliDropout, DropConnect, GaussianDropout, MixtureDropout, predict
-from bayesdrop.functional.noise import GaussianNoise, KeepNoise, Noise, NormalNoise, keep_mask
+from bayesdrop.functional.noise import GaussianMultiplier, KeepNoise, Noise, NormalNoise, keep_mask
 from bayesdrop.predict.moments import bytes_needed, moments_of_tape
 from bayesdrop.predict.record import recording
 from bayesdrop.predict.tape import Tape
@@ -694,7 +694,7 @@ def test_memory_is_foreseen() -> None:
     "noise",
     [
         KeepNoise(torch.tensor([0.0, 0.1, 0.5, 0.9])),
-        GaussianNoise(torch.tensor([0.0, 0.1, 0.5, 0.9])),
+        GaussianMultiplier(torch.tensor([0.0, 0.1, 0.5, 0.9])),
         NormalNoise(torch.device("cpu")),
     ],
 )

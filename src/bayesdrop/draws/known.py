@@ -1,4 +1,4 @@
-"""Models of which the code is known: chains of torch's own layers and of ours.
+"""Models of which the code is known: made of torch's own layers and of ours alone.
 
 Nothing has to be found out about them. Where none of their layers drops, keeps statistics or writes in place,
 nothing has to be watched either: a pass inside a draw then costs what the pass costs.
@@ -14,6 +14,7 @@ __all__ = ["is_chain", "needs_no_watching"]
 
 _LAYERS = (
     nn.Sequential,
+    nn.ModuleList,
     nn.Identity,
     nn.Linear,
     nn.Embedding,
@@ -32,7 +33,7 @@ _WATCHED = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase, nn.RR
 
 
 def is_chain(model: nn.Module) -> bool:
-    """Whether rows are on axis 0 everywhere, whatever the model is given: a chain of torch's own layers."""
+    """Whether rows are on axis 0 everywhere, whatever the model is given: known layers, known order."""
     for module in model.modules():
         kind = type(module)
         if isinstance(module, StochasticModule):
@@ -40,7 +41,9 @@ def is_chain(model: nn.Module) -> bool:
         activation = kind.__module__ == "torch.nn.modules.activation" and kind is not nn.MultiheadAttention
         flatten = isinstance(module, nn.Flatten) and module.start_dim >= 1
         layer = isinstance(module, _LAYERS) and kind.__module__.startswith("torch.nn.modules.")
-        if not (activation or flatten or layer) or _is_changed(module):
+        # Networks of ours say so themselves.
+        ours = kind.__module__.startswith("bayesdrop.") and getattr(kind, "keeps_rows", False)
+        if not (activation or flatten or layer or ours) or _is_changed(module):
             return False
     return True
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from bayesdrop.functional.bits import from_bits, random_bits, runs_plainly
 
 __all__ = [
-    "GaussianNoise",
+    "GaussianMultiplier",
     "KeepNoise",
     "Noise",
     "NormalNoise",
@@ -111,7 +111,7 @@ class KeepNoise(Noise):
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianNoise(Noise):
+class GaussianMultiplier(Noise):
     """`gaussian_multiplier` at the rate p: N(1, p / (1 - p))."""
 
     p: Tensor

@@ -1,5 +1,13 @@
 """Layers whose weights are random, and the divergence of each from its prior."""
 
+from bayesdrop.layers.activations import (
+    ActivationNoise,
+    BernoulliNoise,
+    ConcreteNoise,
+    GaussianNoise,
+    LearnableNoise,
+    VariationalGaussianNoise,
+)
 from bayesdrop.layers.base import StochasticLayer, rates, total_kl
 from bayesdrop.layers.bernoulli import BernoulliDropout
 from bayesdrop.layers.concrete import ConcreteDropout
@@ -13,15 +21,21 @@ from bayesdrop.layers.share import share_rates
 from bayesdrop.layers.variational_gaussian import VariationalGaussianDropout
 
 __all__ = [
+    "ActivationNoise",
     "BernoulliDropout",
+    "BernoulliNoise",
     "ConcreteDropout",
+    "ConcreteNoise",
     "DropConnect",
     "GaussianDropout",
+    "GaussianNoise",
     "LearnableDropout",
+    "LearnableNoise",
     "MixtureDropout",
     "RecurrentDropout",
     "StochasticLayer",
     "VariationalGaussianDropout",
+    "VariationalGaussianNoise",
     "convert",
     "rates",
     "share_rates",

@@ -12,9 +12,19 @@ from torch import Tensor, nn
 from bayesdrop.draws import Where
 from bayesdrop.errors import is_one_of, must
 from bayesdrop.inputs import Inputs
+from bayesdrop.layers.activations import ActivationNoise
 from bayesdrop.layers.base import StochasticLayer
-from bayesdrop.layers.feeds import feeds
-from bayesdrop.layers.kinds import KINDS, check_options, kind_named, make_layer, options_of
+from bayesdrop.layers.feeds import Fed, Width, feeds
+from bayesdrop.layers.kinds import (
+    KINDS,
+    check_options,
+    kind_named,
+    make_layer,
+    make_noise,
+    noise_form,
+    options_of,
+    weight_form,
+)
 from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.learned_rate import InitialRate
 from bayesdrop.layers.places import DROPOUTS, RECURRENT, choose, keep_hooks, swap
@@ -42,23 +52,29 @@ def convert(
     Args:
         model: any module; it may be a weight layer itself.
         kind: "bernoulli", "gaussian", "concrete", "learnable", "dropconnect", "mixture", "variational", or
-            such a class. "none" takes the noise away again; "dropout" puts an `nn.Dropout` of the same rate
-            in front of the weight layers instead.
-        where: "dropouts": every `nn.Dropout`, `nn.Dropout1d/2d/3d` gives way to noise on the weight layers
-            that it feeds, at its rate; stochastic layers change their kind and keep their rates; recurrent
-            modules with a dropout of their own become `RecurrentDropout`. "weights": every weight layer
-            and recurrent module; dropouts stay. Or paths ("encoder", "layers.*.fc"), module types,
-            functions of (path, module), or several of all these.
+            such a class; a class that stands alone, as `bd.layers.ConcreteNoise`, does so in the place of
+            every dropout. "none" takes the noise away again; "dropout" puts an `nn.Dropout` of the same
+            rate in front of the weight layers instead.
+        where: "dropouts": every `nn.Dropout`, `nn.Dropout1d/2d/3d` gives way to noise at its rate: on the
+            weight layers that it feeds, or, where it feeds anything else (a norm, a sum, a concatenation),
+            a module that stands in its place. Stochastic layers change their kind and keep their rates;
+            recurrent modules with a dropout of their own become `RecurrentDropout`. "weights": every
+            weight layer and recurrent module; dropouts stay. Or paths ("encoder", "layers.*.fc"), module
+            types, functions of (path, module), or several of all these.
         p: the rate, or where a learned one starts. None keeps that of the dropout or of the stochastic
             layer that is replaced; elsewhere the kind's default.
         inplace: change `model` itself instead of a copy.
-        x: a batch of inputs: one pass shows which weight layers the dropouts feed. Without it they must
-            be neighbours in an `nn.Sequential`.
+        x: a batch of inputs: one pass shows what the dropouts feed and how wide they are. Without it both
+            must be seen from their neighbours in an `nn.Sequential`.
         options: of the kind, as `length_scale`, `per`, `temperature`; without them a stochastic layer
-            keeps its own. Noise that `nn.Dropout` draws for each position stays `elementwise`.
+            keeps its own. Noise that `nn.Dropout` draws for each position stays `elementwise`. Those about
+            weights, as `length_scale`, are for the noise on weights.
 
-    A dropout that feeds anything but weight layers, as a residual sum, has no such form: the error names it.
-    The projections of `nn.MultiheadAttention`, which torch reads without calling them, are left alone.
+    No dropout that was chosen is left on beside the new noise: what cannot be replaced is an error that names
+    it. That is a dropout that feeds a layer which has noise of its own; one module at several places that
+    would have to stand alone; and one that feeds no weights, where the kind ("dropconnect", "mixture") is
+    noise on weights and nothing else. The projections of `nn.MultiheadAttention`, which torch reads without
+    calling them, are left alone.
 
     >>> net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 1))
     >>> convert(net, "concrete")
@@ -81,23 +97,29 @@ def convert(
     if isinstance(kind, str) and kind not in KINDS:
         want = ", ".join(map(repr, (*KINDS, "dropout", "none")))
         raise ValueError(must("convert", "kind", f"one of {want}", kind))
-    made = kind_named("convert", kind)
+    made = kind_named("convert", kind, alone=True)
     rate = options.pop("p_init", p)
     check_options("convert", made, options)
     model = model if inplace else copy.deepcopy(model)
     chosen = choose(model, where)
+    _check_weights(chosen, made)
     dropouts: dict[nn.Module, list[str]] = {
         module: paths for module, paths in chosen.items() if isinstance(module, DROPOUTS)
     }
     fed = feeds(model, dropouts, x)
+    if weight_form(made) is None:
+        fed = Fed({}, dict.fromkeys(dropouts, "stands alone"), {}, fed.widths)
+    _check_fed(fed, made, dropouts, model, watched=x is not None)
     parents = list(model.modules())
     swaps: dict[nn.Module, nn.Module] = {}
-    for layer, dropout in fed.items():
+    for layer, dropout in fed.layers.items():
         swaps[layer] = _wrapped(layer, dropout, made, rate, options, dropouts[dropout][0])
     for module, (path, *_) in chosen.items():
         if isinstance(module, DROPOUTS):
-            swaps[module] = nn.Identity().train(module.training)
-            keep_hooks(module, swaps[module])
+            alone = module in fed.alone
+            new = _alone(module, fed.widths[module], made, rate, options, path) if alone else nn.Identity()
+            swaps[module] = new.train(module.training)
+            keep_hooks(module, new)
         elif isinstance(module, StochasticLayer):
             swaps[module] = _changed(module, made, rate, options, path)
         elif isinstance(module, RECURRENT):
@@ -105,6 +127,97 @@ def convert(
         elif not isinstance(module, RecurrentDropout) and module not in swaps:
             swaps[module] = _wrapped(module, None, made, rate, options, path)
     return swap(model, swaps, parents)
+
+
+def _check_weights(chosen: Mapping[nn.Module, list[str]], kind: type[StochasticLayer]) -> None:
+    """Raise where weight layers are meant and the kind is noise that stands alone."""
+    if weight_form(kind) is not None:
+        return
+    others = [p[0] for m, p in chosen.items() if not isinstance(m, (*DROPOUTS, ActivationNoise))]
+    if others:
+        hint = f"Use its form on weights, as {kind.__mro__[2].__name__}."
+        want = "dropouts, which noise that stands alone takes the place of"
+        raise ValueError(must("convert", "where", want, others[0] or "the model itself", hint))
+
+
+def _check_fed(
+    fed: Fed,
+    kind: type[StochasticLayer],
+    dropouts: Mapping[nn.Module, list[str]],
+    model: nn.Module,
+    *,
+    watched: bool,
+) -> None:
+    """Raise where a dropout can be replaced neither by noise on weights nor by a module in its place."""
+    troubles = dict(fed.doubled)
+    if noise_form(kind) is None:
+        troubles |= fed.alone
+    else:
+        for dropout, why in fed.alone.items():
+            width = fed.widths[dropout]
+            if isinstance(width, str):
+                troubles.setdefault(dropout, width if why == "stands alone" else f"{why}, and {width}")
+    if not troubles:
+        return
+    told = "; ".join(f"{dropouts[dropout][0]!r} {trouble}" for dropout, trouble in troubles.items())
+    good = [paths[0] for dropout, paths in dropouts.items() if dropout not in troubles]
+    hint = "" if watched else "Give `x`, a batch of inputs: a pass then shows where each goes. "
+    hint += "A dropout that is left as it is stays random in `predict`: "
+    hint += f"name the others, as where={good!r}." if good else "choose weight layers by where='weights'."
+    if any(isinstance(part, StochasticLayer) for part in model.modules()):
+        hint += " where=StochasticLayer means the layers that have noise on their weights already."
+    want = "dropouts whose noise can act on the weights of the layers that they feed, or stand in their place"
+    if noise_form(kind) is None:
+        want = "dropouts whose noise can act on the weights of the layers that they feed"
+    raise ValueError(f"convert: `where` must choose {want}; but {told}. {hint}")
+
+
+def _alone(
+    dropout: nn.Module,
+    width: Width | str,
+    kind: type[StochasticLayer],
+    p: Any,
+    options: Mapping[str, Any],
+    path: str,
+) -> ActivationNoise:
+    """Noise that stands in the place of a dropout."""
+    form = noise_form(kind)
+    assert form is not None
+    assert isinstance(width, Width)
+    given = {name: value for name, value in options.items() if name in options_of(form)}
+    if "elementwise" in options_of(form):
+        given.setdefault("elementwise", isinstance(dropout, nn.Dropout) and width.positions)
+    rate = dropout.p if p is None else p
+    return _made_noise(form, width.num_units, width.axis, rate, given, path)
+
+
+def _changed_noise(
+    noise: ActivationNoise, kind: type[StochasticLayer], p: Any, options: Mapping[str, Any], path: str
+) -> ActivationNoise:
+    """Noise that stands alone, of another kind: rates and options kept where the kind has them."""
+    form = noise_form(kind)
+    if form is None:
+        raise ValueError(
+            f"convert: {path!r} is noise that stands alone, and {kind.__name__} is noise on weights."
+        )
+    kept = {name: getattr(noise, name) for name in options_of(form) if hasattr(noise, name)}
+    rate = noise.p.detach().clone() if p is None else p
+    if "per" in options_of(form) and not hasattr(noise, "per") and isinstance(rate, Tensor) and rate.dim():
+        kept["per"] = "unit"
+    chosen = {name: value for name, value in options.items() if name in options_of(form)}
+    made = _made_noise(form, noise.num_units, noise.axis, rate, {**kept, **chosen}, path)
+    made.to(noise.layer.weight).train(noise.training)
+    keep_hooks(noise, made)
+    return made
+
+
+def _made_noise(
+    form: type[ActivationNoise], num_units: int, axis: int, p: Any, options: Mapping[str, Any], path: str
+) -> ActivationNoise:
+    try:
+        return make_noise(form, num_units, axis, p, options)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"convert, at {path or 'the model itself'!r}: {error}") from error
 
 
 def _wrapped(
@@ -130,6 +243,8 @@ def _changed(
     layer: StochasticLayer, kind: type[StochasticLayer], p: Any, options: Mapping[str, Any], path: str
 ) -> StochasticLayer:
     """A stochastic layer of another kind: rates and options kept where the kind has them."""
+    if isinstance(layer, ActivationNoise):
+        return _changed_noise(layer, kind, p, options, path)
     kept: dict[str, Any] = {}
     for name in options_of(kind):
         value = getattr(layer, name, _MISSING)

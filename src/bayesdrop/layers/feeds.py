@@ -1,4 +1,4 @@
-"""Which weight layers a dropout feeds: found by watching a pass, or from the order of an `nn.Sequential`."""
+"""What a dropout feeds and how wide it is: from watching a pass, or from the order of an `nn.Sequential`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from bayesdrop.draws.passes import tensors_in
 from bayesdrop.inputs import Inputs, call
 from bayesdrop.layers.base import StochasticLayer
 from bayesdrop.layers.places import DROPOUTS, WEIGHTS
-from bayesdrop.layers.weights import num_units
+from bayesdrop.layers.weights import Units, num_units
 from bayesdrop.randomness import random_state_kept
 
-__all__ = ["feeds", "next_layer"]
+__all__ = ["Fed", "Width", "feeds", "next_layer"]
 
 # Noise that multiplies commutes with these: f(a x) = a f(x) for a >= 0, and they move elements about.
 _TRANSPARENT_MODULES = (nn.Identity, nn.Flatten, nn.Unflatten, nn.ReLU, nn.LeakyReLU, nn.PReLU)
@@ -43,13 +43,39 @@ _POOLS = (
     nn.modules.pooling._AdaptiveMaxPoolNd,
 )
 
-Feeds = dict[nn.Module, nn.Module]
+#: from layers to the dropouts that feed them, in their order
+Feeds = dict[nn.Module, list[nn.Module]]
 
 
-def feeds(model: nn.Module, dropouts: Mapping[nn.Module, list[str]], x: Inputs | None) -> Feeds:
-    """From every weight layer that is fed by one of these dropouts to the dropout.
+@dataclass(frozen=True)
+class Width:
+    """What a dropout is given."""
 
-    An error where a dropout feeds anything else.
+    num_units: int
+    axis: int
+    #: whether a unit has several positions, as the pixels of a channel
+    positions: bool
+
+
+@dataclass(frozen=True)
+class Fed:
+    """What the dropouts of a model feed.
+
+    Attributes:
+        layers: from every weight layer that is fed by one of them, and by nothing else, to the dropout.
+        alone: dropouts that feed anything else, and what that is.
+        doubled: dropouts that feed a layer which has other noise, and which.
+        widths: of the dropouts; a sentence where it is not known.
+    """
+
+    layers: dict[nn.Module, nn.Module]
+    alone: dict[nn.Module, str]
+    doubled: dict[nn.Module, str]
+    widths: dict[nn.Module, Width | str]
+
+
+def feeds(model: nn.Module, dropouts: Mapping[nn.Module, list[str]], x: Inputs | None) -> Fed:
+    """What each of these dropouts feeds.
 
     Args:
         model: any module.
@@ -57,28 +83,33 @@ def feeds(model: nn.Module, dropouts: Mapping[nn.Module, list[str]], x: Inputs |
         x: a batch for a pass to watch, or None.
     """
     if not dropouts:
-        return {}
-    found, troubles = _sequential(model, dropouts) if x is None else _watched(model, dropouts, x)
-    if troubles:
-        told = "; ".join(f"{dropouts[dropout][0]!r} {trouble}" for dropout, trouble in troubles.items())
-        good = [paths[0] for dropout, paths in dropouts.items() if dropout not in troubles]
-        hint = "" if x is not None else "Give `x`, a batch of inputs: a pass then shows where each goes. "
-        hint += "A dropout that is left as it is stays random in `predict`: "
-        hint += f"name the others, as where={good!r}." if good else "choose weight layers by where='weights'."
-        if any(isinstance(part, StochasticLayer) for part in model.modules()):
-            hint += " where=StochasticLayer means the layers that have noise on their weights already."
-        want = "dropouts whose noise can act on the weights of the layers that they feed"
-        raise ValueError(f"convert: `where` must choose {want}; but {told}. {hint}")
-    return found
+        return Fed({}, {}, {}, {})
+    seen = _sequential(model, dropouts) if x is None else _watched(model, dropouts, x)
+    layers: dict[nn.Module, nn.Module] = {}
+    doubled: dict[nn.Module, str] = {}
+    for layer, sources in seen.feeds.items():
+        own = [dropout for dropout in sources if dropout not in seen.alone]
+        if isinstance(layer, StochasticLayer):
+            doubled |= dict.fromkeys(own, f"feeds a {type(layer).__name__}, which has noise of its own")
+        elif own:
+            layers[layer] = own[0]
+            doubled |= dict.fromkeys(own[1:], "feeds a layer that another dropout feeds too")
+    return Fed(layers, seen.alone, doubled, seen.widths)
 
 
-def _join(found: Feeds, layer: nn.Module, dropout: nn.Module) -> str | None:
-    """Note that a dropout feeds a layer; what is wrong with that, if anything."""
-    if isinstance(layer, StochasticLayer):
-        return f"feeds a {type(layer).__name__}, which has noise of its own"
-    if found.setdefault(layer, dropout) is not dropout:
-        return "feeds a layer that another dropout feeds too"
-    return None
+@dataclass(frozen=True)
+class _Seen:
+    """What was seen of the dropouts: which layers they come to first, and what else becomes of them."""
+
+    feeds: Feeds
+    alone: dict[nn.Module, str]
+    widths: dict[nn.Module, Width | str]
+
+    def join(self, layer: nn.Module, dropout: nn.Module) -> None:
+        """Note that a dropout feeds a layer."""
+        sources = self.feeds.setdefault(layer, [])
+        if dropout not in sources:
+            sources.append(dropout)
 
 
 def _is_channelwise(dropout: nn.Module) -> bool:
@@ -101,9 +132,8 @@ class _Watch(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: Feeds = {}
+        self.seen = _Seen({}, {}, {})
         self.bare: set[nn.Module] = set()
-        self.troubles: dict[nn.Module, str] = {}
         self._marks: dict[int, tuple[Tensor, list[_Mark]]] = {}
         self._inside = 0
 
@@ -117,10 +147,22 @@ class _Watch(TorchFunctionMode):
         if not isinstance(output, Tensor):
             return output
         channels = output.shape[1] if _is_channelwise(dropout) and output.dim() > 1 else None
+        self._note_width(dropout, output)
         # A tensor of its own, as dropout makes in training: the input may be used elsewhere, or written to.
         fresh = output.clone()
         self._marks[id(fresh)] = (fresh, [*self.marks(args), _Mark(dropout, channels)])
         return fresh
+
+    def _note_width(self, dropout: nn.Module, output: Tensor) -> None:
+        widths = self.seen.widths
+        if dropout in widths:
+            widths[dropout] = _USED_TWICE
+        elif output.dim() < 2:
+            widths[dropout] = "is given no rows"
+        else:
+            # Three axes are (N, C, L) to what drops channels, and tokens (N, L, K) to what drops elements.
+            axis = -1 if output.dim() == 3 and not _is_channelwise(dropout) else 1
+            widths[dropout] = Width(output.shape[axis], axis, positions=output.dim() > 2)
 
     def entered(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A weight layer is called."""
@@ -131,14 +173,12 @@ class _Watch(TorchFunctionMode):
         if not marks:
             self.bare.add(layer)
         for mark in marks:
-            trouble = _join(self.found, layer, mark.dropout)
             # One value for a channel must be one for an input unit.
             if mark.channels is not None and isinstance(layer, WEIGHTS) and num_units(layer) != mark.channels:
-                trouble = (
-                    f"drops {mark.channels} channels, but feeds a layer with {num_units(layer)} input units"
-                )
-            if trouble is not None:
-                self.troubles.setdefault(mark.dropout, trouble)
+                why = f"drops {mark.channels} channels, but feeds a layer with {num_units(layer)} input units"
+                self.seen.alone.setdefault(mark.dropout, why)
+            else:
+                self.seen.join(layer, mark.dropout)
 
     def left(self) -> None:
         """A weight layer is done."""
@@ -156,22 +196,25 @@ class _Watch(TorchFunctionMode):
         name = getattr(func, "__name__", str(func))
         scaled = name in _SCALINGS and sum(1 for _ in tensors_in((args, kwargs))) == 1
         passes = name in _TRANSPARENT or scaled
+        left = []
         for mark in marks:
-            if not passes and not (mark.channels is not None and name in _TRANSPARENT_TO_CHANNELS):
-                self.troubles.setdefault(
-                    mark.dropout, f"goes through {name.strip('_')} before any weight layer"
-                )
+            if passes or (mark.channels is not None and name in _TRANSPARENT_TO_CHANNELS):
+                left.append(mark)
+            else:
+                why = f"goes through {name.strip('_')} before any weight layer"
+                self.seen.alone.setdefault(mark.dropout, why)
         for output in outputs:
-            self._marks[id(output)] = (output, marks)
+            self._marks[id(output)] = (output, left)
         return result
 
 
 _SCALINGS = frozenset({"mul", "mul_", "__mul__", "__rmul__", "div", "div_", "__truediv__", "true_divide"})
 
 
-def _watched(
-    model: nn.Module, dropouts: Mapping[nn.Module, list[str]], x: Inputs
-) -> tuple[Feeds, dict[nn.Module, str]]:
+_USED_TWICE = "is used at several places, where one noise would be the same"
+
+
+def _watched(model: nn.Module, dropouts: Mapping[nn.Module, list[str]], x: Inputs) -> _Seen:
     watch = _Watch()
     kinds = (*WEIGHTS, StochasticLayer)
     layers: list[nn.Module] = [part for part in model.modules() if isinstance(part, kinds)]
@@ -189,45 +232,75 @@ def _watched(
         stack.enter_context(evaluating(model))
         with watch:
             output = call(model, x)
-    troubles = dict(watch.troubles)
+    seen = watch.seen
     for mark in watch.marks(output):
-        troubles.setdefault(mark.dropout, "goes to the output of the model")
-    for layer, dropout in watch.found.items():
-        if layer in watch.bare:
-            troubles.setdefault(dropout, "feeds a layer that is also used without it")
+        seen.alone.setdefault(mark.dropout, "goes to the output of the model")
+    for layer in watch.bare & seen.feeds.keys():
+        for dropout in seen.feeds[layer]:
+            seen.alone.setdefault(dropout, "feeds a layer that is also used without it")
+    fed = {dropout for sources in seen.feeds.values() for dropout in sources}
     for dropout in dropouts:
-        if dropout not in watch.found.values():
-            troubles.setdefault(dropout, "feeds no weight layer")
-    return watch.found, troubles
+        if dropout not in fed:
+            seen.alone.setdefault(dropout, "feeds no weight layer")
+        seen.widths.setdefault(dropout, "is not called with this `x`")
+    return seen
 
 
 # the order of an nn.Sequential
 
 
-def _sequential(
-    model: nn.Module, dropouts: Mapping[nn.Module, list[str]]
-) -> tuple[Feeds, dict[nn.Module, str]]:
-    found: Feeds = {}
-    troubles: dict[nn.Module, str] = {}
+def _sequential(model: nn.Module, dropouts: Mapping[nn.Module, list[str]]) -> _Seen:
+    seen = _Seen({}, {}, {})
     for dropout, paths in dropouts.items():
         for path in paths:
-            trouble = _first_layer(model, path, dropout, found)
-            if trouble is not None:
-                troubles.setdefault(dropout, trouble)
-    return found, troubles
+            _first_layer(model, path, dropout, seen)
+        width = _width_before(model, paths[0])
+        seen.widths[dropout] = _USED_TWICE if len(paths) > 1 else width or "has a width that is not known"
+    return seen
 
 
-def _first_layer(model: nn.Module, path: str, dropout: nn.Module, found: Feeds) -> str | None:
-    """Note the weight layer that follows in the same `nn.Sequential`; what is in the way, if anything."""
+_NORMS = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
+_CONVOLUTIONS = (nn.modules.conv._ConvNd,)
+
+
+def _width_before(model: nn.Module, path: str) -> Width | None:
+    """The width of what a dropout is given, from what comes before it in its `nn.Sequential`."""
+    above, _, name = path.rpartition(".")
+    parent = model.get_submodule(above) if path else model
+    if not path or not _is_sequence(parent):
+        return None
+    names = list(parent._modules)
+    earlier = (parent._modules[other] for other in names[: names.index(name)])
+    for module in reversed(list(_flattened(part for part in earlier if part is not None))):
+        part = module.layer if isinstance(module, StochasticLayer) else module
+        if isinstance(part, _CONVOLUTIONS):
+            return Width(part.out_channels, 1, positions=True)
+        if isinstance(part, nn.Linear):
+            return Width(part.out_features, -1, positions=True)
+        if isinstance(part, _NORMS):
+            return Width(part.num_features, 1, positions=True)
+        if isinstance(part, Units):
+            return Width(part.num_units, part.axis, positions=True)
+        activation = type(part).__module__ == "torch.nn.modules.activation" and type(part) is not nn.GLU
+        if not (activation or isinstance(part, (nn.Identity, *_POOLS, *DROPOUTS))):
+            return None
+    return None
+
+
+def _first_layer(model: nn.Module, path: str, dropout: nn.Module, seen: _Seen) -> None:
+    """Note the weight layer that follows in the same `nn.Sequential`, or what is in the way."""
     pools = _POOLS if _is_channelwise(dropout) else ()
     for module in _followers(model, path):
         if isinstance(module, (*WEIGHTS, StochasticLayer)):
             if _is_channelwise(dropout) and isinstance(module, nn.Linear):
-                return "drops channels, but feeds a linear layer"
-            return _join(found, module, dropout)
+                seen.alone.setdefault(dropout, "drops channels, but feeds a linear layer")
+            else:
+                seen.join(module, dropout)
+            return
         if not isinstance(module, (*_TRANSPARENT_MODULES, *pools, *DROPOUTS)):
-            return f"goes through {type(module).__name__} before any weight layer"
-    return "is not followed by a weight layer in an nn.Sequential"
+            seen.alone.setdefault(dropout, f"goes through {type(module).__name__} before any weight layer")
+            return
+    seen.alone.setdefault(dropout, "is not followed by a weight layer in an nn.Sequential")
 
 
 def next_layer(model: nn.Module, path: str) -> StochasticLayer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from bayesdrop.functional import gaussian_dropout_kl
-from bayesdrop.functional.noise import GaussianNoise, Noise
+from bayesdrop.functional.noise import GaussianMultiplier, Noise
 from bayesdrop.layers.base import InputNoiseLayer
 from bayesdrop.layers.weights import num_units, unit_square_norms
 
@@ -35,7 +35,7 @@ class GaussianDropout(InputNoiseLayer):
 
     def noise(self, p: Tensor) -> Noise:
         """N(1, p / (1 - p))."""
-        return GaussianNoise(p)
+        return GaussianMultiplier(p)
 
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""

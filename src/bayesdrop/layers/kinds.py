@@ -9,6 +9,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from bayesdrop.errors import must
+from bayesdrop.layers.activations import (
+    ActivationNoise,
+    BernoulliNoise,
+    ConcreteNoise,
+    GaussianNoise,
+    LearnableNoise,
+    VariationalGaussianNoise,
+)
 from bayesdrop.layers.base import StochasticLayer
 from bayesdrop.layers.bernoulli import BernoulliDropout
 from bayesdrop.layers.concrete import ConcreteDropout
@@ -18,7 +26,16 @@ from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.mixture import MixtureDropout
 from bayesdrop.layers.variational_gaussian import VariationalGaussianDropout
 
-__all__ = ["KINDS", "check_options", "kind_named", "make_layer", "options_of"]
+__all__ = [
+    "KINDS",
+    "check_options",
+    "kind_named",
+    "make_layer",
+    "make_noise",
+    "noise_form",
+    "options_of",
+    "weight_form",
+]
 
 KINDS: dict[str, type[StochasticLayer]] = {
     "bernoulli": BernoulliDropout,
@@ -29,14 +46,39 @@ KINDS: dict[str, type[StochasticLayer]] = {
     "mixture": MixtureDropout,
     "variational": VariationalGaussianDropout,
 }
+#: the same noise, standing alone
+_NOISES: dict[type[StochasticLayer], type[ActivationNoise]] = {
+    BernoulliDropout: BernoulliNoise,
+    GaussianDropout: GaussianNoise,
+    ConcreteDropout: ConcreteNoise,
+    LearnableDropout: LearnableNoise,
+    VariationalGaussianDropout: VariationalGaussianNoise,
+}
 
 
-def kind_named(owner: str, kind: object) -> type[StochasticLayer]:
-    """The class of a kind, given by name or as the class itself."""
+def noise_form(kind: type[StochasticLayer]) -> type[ActivationNoise] | None:
+    """The class whose noise stands alone; None where a kind is noise on weights and nothing else."""
+    return kind if issubclass(kind, ActivationNoise) else _NOISES.get(kind)
+
+
+def weight_form(kind: type[StochasticLayer]) -> type[StochasticLayer] | None:
+    """The class whose noise is on weights; None for one that stands alone."""
+    return None if issubclass(kind, ActivationNoise) else kind
+
+
+def kind_named(owner: str, kind: object, *, alone: bool = False) -> type[StochasticLayer]:
+    """The class of a kind, given by name or as the class itself.
+
+    Args:
+        owner: who asks.
+        kind: what was given.
+        alone: whether classes whose noise stands alone may be given, too.
+    """
     if isinstance(kind, str) and kind in KINDS:
         return KINDS[kind]
-    if isinstance(kind, type) and issubclass(kind, StochasticLayer) and not inspect.isabstract(kind):
-        return kind
+    is_kind = isinstance(kind, type) and issubclass(kind, StochasticLayer) and not inspect.isabstract(kind)
+    if is_kind and (alone or not issubclass(kind, ActivationNoise)):  # type: ignore[arg-type]
+        return kind  # type: ignore[return-value]
     want = f"one of {', '.join(map(repr, KINDS))}, or such a class"
     raise (ValueError if isinstance(kind, str) else TypeError)(must(owner, "kind", want, kind))
 
@@ -47,7 +89,7 @@ def _rate_name(kind: type[StochasticLayer]) -> str:
 
 def options_of(kind: type[StochasticLayer]) -> set[str]:
     """Names of the options that a kind takes, its rate aside."""
-    return set(inspect.signature(kind).parameters) - {"layer", _rate_name(kind)}
+    return set(inspect.signature(kind).parameters) - {"layer", "num_units", "axis", _rate_name(kind)}
 
 
 def check_options(owner: str, kind: type[StochasticLayer], options: Mapping[str, Any]) -> None:
@@ -67,4 +109,16 @@ def make_layer(
     rate = {} if p is None else {_rate_name(kind): p}
     made = kind(layer, **rate, **options)
     made.train(layer.training)
+    return made
+
+
+def make_noise(
+    kind: type[ActivationNoise], num_units: int, axis: int, p: Any, options: Mapping[str, Any]
+) -> ActivationNoise:
+    """Noise of a kind that stands alone; p None leaves the kind's own default."""
+    if isinstance(p, Tensor) and p.dim() == 0:
+        p = p.item()
+    rate = {} if p is None else {_rate_name(kind): p}
+    make: Any = kind
+    made: ActivationNoise = make(num_units, axis=axis, **rate, **options)
     return made

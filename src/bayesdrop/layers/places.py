@@ -10,6 +10,7 @@ from torch import nn
 
 from bayesdrop.draws import Selection, Where
 from bayesdrop.errors import must
+from bayesdrop.layers.activations import ActivationNoise
 from bayesdrop.layers.base import StochasticLayer
 from bayesdrop.layers.recurrent import RecurrentDropout
 
@@ -19,6 +20,8 @@ WEIGHTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 _OURS = (StochasticLayer, RecurrentDropout)
+#: what stands between weight layers
+_BETWEEN = (*DROPOUTS, ActivationNoise)
 
 Places = dict[nn.Module, list[str]]
 
@@ -89,7 +92,7 @@ def _matched(rule: Where, places: Places) -> Places:
     if rule == "dropouts":
         return {module: paths for module, paths in places.items() if _drops(module)}
     if rule == "weights":
-        return {module: paths for module, paths in places.items() if not isinstance(module, DROPOUTS)}
+        return {module: paths for module, paths in places.items() if not isinstance(module, _BETWEEN)}
     selection = Selection(include=rule)
     found = {m: p for m, p in places.items() if any(selection.allows(path, m) for path in p)}
     if isinstance(rule, type):
@@ -99,7 +102,8 @@ def _matched(rule: Where, places: Places) -> Places:
         outside = {m: p for m, p in places.items() if m not in maps}
         found |= {m: p for m, p in outside.items() if isinstance(getattr(m, "layer", None), rule)}
     # "encoder" means its weights; dropouts are meant by what matches nothing else.
-    weights = {module: paths for module, paths in found.items() if not isinstance(module, DROPOUTS)}
+    between = DROPOUTS if isinstance(rule, type) else _BETWEEN
+    weights = {module: paths for module, paths in found.items() if not isinstance(module, between)}
     return weights or found
 
 

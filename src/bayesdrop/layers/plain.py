@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from bayesdrop.errors import must
+from bayesdrop.layers.activations import ActivationNoise
 from bayesdrop.layers.base import StochasticLayer
 from bayesdrop.layers.bernoulli import BernoulliDropout
 from bayesdrop.layers.concrete import ConcreteDropout
@@ -43,6 +44,10 @@ def unwrapped(model: nn.Module, where: Any, *, dropout: bool) -> nn.Module:
         if outer not in chosen:
             whole = places[outer][0]
             raise ValueError(f"convert: {path!r} is part of {whole!r}, which is made plain as a whole.")
+        if isinstance(module, ActivationNoise):
+            swaps[module] = (_dropout(module, path) if dropout else nn.Identity()).train(module.training)
+            keep_hooks(module, swaps[module])
+            continue
         if isinstance(module, StochasticLayer):
             _take_mean(module)
         if outer is module:
@@ -116,6 +121,8 @@ def _dropout(layer: nn.Module, path: str) -> nn.Module:
     rate = round(p.reshape(-1)[0].item(), 7)
     if layer.elementwise or isinstance(layer.layer, nn.Linear):
         return nn.Dropout(rate)
+    if isinstance(layer, ActivationNoise):
+        return nn.Dropout2d(rate) if layer.axis == 1 else nn.Dropout(rate)
     return {1: nn.Dropout1d, 2: nn.Dropout2d, 3: nn.Dropout3d}[layer.layer.weight.dim() - 2](rate)
 
 

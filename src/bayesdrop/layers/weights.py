@@ -6,10 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesdrop.errors import must
+from bayesdrop.errors import LARGEST_WIDTH, must, whole_number
 from bayesdrop.functional.learned_kl import square_sum
 
 __all__ = [
+    "Units",
     "WeightLayer",
     "apply_weights",
     "bias_shape",
@@ -25,13 +26,45 @@ __all__ = [
     "weight_by_unit",
 ]
 
-WeightLayer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+class Units(nn.Module):
+    """K units on one axis, handed on as they are: the map of noise that stands alone, which has no weights.
+
+    Args:
+        num_units: K.
+        axis: of the input that holds the units; rows are on axis 0.
+    """
+
+    weight: Tensor
+    bias: None = None
+    #: rows are on axis 0, and training mode changes nothing: draws need not find that out
+    keeps_rows = True
+
+    def __init__(self, owner: str, num_units: int, axis: int) -> None:
+        super().__init__()
+        self.num_units = whole_number(owner, "num_units", num_units, at_least=1, at_most=LARGEST_WIDTH)
+        self.axis = whole_number(owner, "axis", axis, at_least=-8, at_most=8)
+        if self.axis == 0:
+            raise ValueError(must(owner, "axis", "an axis other than 0, which are the rows", axis))
+        # Of no weights: it tells precision and device, as the weights of other layers do.
+        self.register_buffer("weight", torch.empty(0, self.num_units), persistent=False)
+
+    def extra_repr(self) -> str:
+        """How many units, and where."""
+        return f"{self.num_units}, axis={self.axis}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input itself."""
+        return x
+
+
+WeightLayer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | Units
 _CONVOLUTIONS: dict[type[nn.Module], int] = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
 
 
 def check_layer(owner: str, layer: nn.Module) -> WeightLayer:
     """The layer itself if its weights are understood, else a TypeError."""
-    if not isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+    if not isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | Units):
         raise TypeError(must(owner, "layer", "an nn.Linear or nn.Conv1d/2d/3d", layer))
     if isinstance(layer.weight, nn.UninitializedParameter):
         raise TypeError(must(owner, "layer", "a layer with weights", layer, "Run a lazy layer once first."))
@@ -54,6 +87,8 @@ def _spatial(layer: WeightLayer) -> int:
 
 def num_units(layer: WeightLayer) -> int:
     """K: input features, or input channels of a convolution."""
+    if isinstance(layer, Units):
+        return layer.num_units
     return layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
 
 
@@ -69,7 +104,7 @@ def fan_out(layer: WeightLayer) -> int:
 
 def weight_by_unit(layer: WeightLayer) -> Tensor:
     """All weights that leave each input unit, in its column. Shape (weights that leave one unit, K)."""
-    if isinstance(layer, nn.Linear):
+    if isinstance(layer, nn.Linear | Units):
         return layer.weight
     outputs, width = layer.out_channels // layer.groups, layer.weight.shape[1]
     grouped = layer.weight.reshape(layer.groups, outputs, width, -1)
@@ -84,7 +119,7 @@ def unit_square_norms(layer: WeightLayer) -> Tensor:
 def units_like_weight(layer: WeightLayer, per_unit: Tensor) -> Tensor:
     """(..., K) values of the input units, laid out so as to broadcast against the weight."""
     lead = per_unit.shape[:-1]
-    if isinstance(layer, nn.Linear):
+    if isinstance(layer, nn.Linear | Units):
         return per_unit.unsqueeze(-2)
     groups, width = layer.groups, layer.weight.shape[1]
     rows = per_unit.reshape(*lead, groups, 1, width).expand(
@@ -95,11 +130,13 @@ def units_like_weight(layer: WeightLayer, per_unit: Tensor) -> Tensor:
 
 def is_batched(layer: WeightLayer, x: Tensor) -> bool:
     """Whether axis 0 of `x` are rows."""
-    return x.dim() >= 2 if isinstance(layer, nn.Linear) else x.dim() == _spatial(layer) + 2
+    return x.dim() >= 2 if isinstance(layer, nn.Linear | Units) else x.dim() == _spatial(layer) + 2
 
 
 def unit_axis(layer: WeightLayer, x: Tensor) -> int:
     """The axis of `x` that holds the input units."""
+    if isinstance(layer, Units):
+        return layer.axis if layer.axis > 0 else x.dim() + layer.axis
     return x.dim() - 1 - _spatial(layer)
 
 
@@ -123,6 +160,8 @@ def apply_weights(layer: WeightLayer, x: Tensor, weight: Tensor) -> Tensor:
             another: of every row's own where K = N.
     """
     grouped = weight.dim() > layer.weight.dim()
+    if isinstance(layer, Units):
+        return x
     if isinstance(layer, nn.Linear):
         if not grouped:
             return F.linear(x, weight)

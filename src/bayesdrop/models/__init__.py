@@ -1,6 +1,11 @@
-"""Plain factories that return an nn.Module."""
+"""Plain factories that return an nn.Module, and weights from files for them."""
 
+from bayesdrop.models.fc_densenet import fc_densenet
 from bayesdrop.models.lenet import lenet
 from bayesdrop.models.mlp import mlp
+from bayesdrop.models.shapes import DenseBlock, UShape
+from bayesdrop.models.unet import unet
+from bayesdrop.models.vgg import vgg
+from bayesdrop.models.weights import load_weights
 
-__all__ = ["lenet", "mlp"]
+__all__ = ["DenseBlock", "UShape", "fc_densenet", "lenet", "load_weights", "mlp", "unet", "vgg"]

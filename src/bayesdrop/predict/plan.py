@@ -16,6 +16,7 @@ from bayesdrop.functional.noise import KeepNoise
 from bayesdrop.predict.chain import Chain, find_chain
 from bayesdrop.predict.fuse import channels_last, fold
 from bayesdrop.predict.read import Reading
+from bayesdrop.predict.split import split_concatenations
 from bayesdrop.predict.tape import Leaf, Tape
 from bayesdrop.switch import ProcessSwitch
 
@@ -90,7 +91,7 @@ class Runner:
             self.per_draw = self.chain.bytes_per_draw()
         else:
             tape = work.tape() if isinstance(work, Reading) else work
-            self.tape = channels_last(fold(tape))
+            self.tape = channels_last(split_concatenations(fold(tape)))
             self.per_draw = _bytes(tape)
         self.plan = self._chosen(num_draws, max_memory, way)
         if most is not None and self.plan.chunk > most:
@@ -227,6 +228,8 @@ def _work(tape: Tape) -> float:
             and weights
         ):
             total += out * math.prod(weights[-1].shape[1:]) * _MAC
+        elif op.name == "_split_convolution":
+            total += out * math.prod(weights[0].shape[1:]) * _MAC
         elif op.name in ("matmul", "bmm", "mm", "__matmul__", "baddbmm", "addmm"):
             total += out * 64 * _MAC
         elif op.name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):

@@ -24,9 +24,11 @@ from bayesdrop.switch import ProcessSwitch
 
 __all__ = ["CannotDescribe", "build", "describe", "outline", "same_structure"]
 
-#: where the classes of a description may come from; the last is named only, as its package stands beside
-#: this one
-_NAMESPACES = ("torch.nn", "bayesdrop.layers", "bayesdrop.likelihoods", "bayesdrop.objectives")
+#: where the classes of a description may come from; the last two are named only, as their packages stand
+#: beside this one and above it
+_NAMESPACES = (
+    "torch.nn", "bayesdrop.layers", "bayesdrop.likelihoods", "bayesdrop.objectives", "bayesdrop.models",
+)  # fmt: skip
 _CONTAINERS = (nn.Module, nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _MISSING = object()
 

@@ -140,13 +140,13 @@ class TensorFile:
 
 @contextmanager
 def open_tensors(
-    path: str | os.PathLike[str], *, kind: str, owner: str = "open_tensors"
+    path: str | os.PathLike[str], *, kind: str | None, owner: str = "open_tensors"
 ) -> Iterator[TensorFile]:
     """Open a file of `write_tensors` and check its header.
 
     Args:
         path: the file.
-        kind: what the file must be.
+        kind: what the file must be; None for any safetensors file, of which the tensors alone are meant.
         owner: the function that errors name.
     """
     path = Path(path)
@@ -163,8 +163,9 @@ def open_tensors(
             metadata, outline = _layout(layout, size - 8 - len(text))
         except ValueError as error:
             raise _not_safetensors(owner, path, str(error)) from error
-        header = _description(path, metadata, kind, owner, text)
-        yield TensorFile(header, outline, path, owner, file, metadata.get("data_checksum"))
+        header = {} if kind is None else _description(path, metadata, kind, owner, text)
+        checksum = metadata.get("data_checksum") if metadata.get("format") in _KINDS else None
+        yield TensorFile(header, outline, path, owner, file, checksum)
 
 
 def read_tensors(
