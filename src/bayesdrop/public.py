@@ -4,7 +4,7 @@ from bayesdrop import functional, layers, likelihoods, metrics, models, objectiv
 from bayesdrop.audit import Audit, audit
 from bayesdrop.draws import FunctionDraw
 from bayesdrop.errors import Diverged, NoRandomness
-from bayesdrop.fit import History, fit
+from bayesdrop.fit import History, RandomCrop, RandomFlip, fit
 from bayesdrop.layers import (
     BernoulliDropout,
     ConcreteDropout,
@@ -62,6 +62,8 @@ __all__ = [
     "NotFinite",
     "PartlyRandom",
     "Prediction",
+    "RandomCrop",
+    "RandomFlip",
     "RecurrentDropout",
     "StochasticLayer",
     "VariationalGaussianDropout",

@@ -23,6 +23,8 @@ LABELS = [
     "class_reliability_curve",
     "class_calibration_error",
     "pavpu",
+    "iou",
+    "mean_iou",
     "misclassification_auroc",
 ]
 BOTH = ["risk_coverage", "area_under_risk_coverage"]
@@ -44,6 +46,8 @@ def _labels(rows: int = 4) -> Prediction:
 
 def test_every_public_metric_is_held_by_this_file() -> None:
     others = {"ood_auroc", "ood_fpr", "interval_width", "uncertainty"}
+    # See test_segmentation.py: all labels may be void, or none be given.
+    others |= {"confusion", "entropy_range"}
     # Of lists, not of predictions: see test_ranking.py.
     ranking = {"recall_at", "precision_at", "ndcg_at", "coverage_at", "novelty_at"}
     listed = {*LIKELIHOODS, *NUMBERS, *LABELS, *BOTH, *ALONE, *others, *ranking}
@@ -179,7 +183,7 @@ def test_values_have_the_precision_of_the_prediction(name: str) -> None:
             value = metric(prediction) if name in ALONE else metric(prediction, y)
         if isinstance(value, torch.Tensor):
             assert value.dtype == dtype
-            assert value.shape == ()
+            assert value.shape == ((2,) if name == "iou" else ())  # a number a class
         else:
             floats = [part for part in vars(value).values() if part.is_floating_point()]
             assert floats

@@ -30,7 +30,8 @@ class Run:
         modules: "model", and "objective" where that is a module.
         generators: random generators of the data's own.
         best: the tensors of the best epoch by validation, if that is wanted.
-        best_loss: its validation loss.
+        best_loss: its validation loss, or minus its score.
+        average: the moving average of all tensors, if that is wanted.
         stopped: whether patience ran out.
     """
 
@@ -45,6 +46,7 @@ class Run:
     best_loss: float = float("inf")
     best_epoch: int | None = None
     stopped: bool = False
+    average: dict[str, Tensor] | None = None
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters and buffers themselves, each once, by name."""
@@ -95,9 +97,12 @@ def write_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
         if run.scheduler is None
         else _encoded(run.scheduler.state_dict(), "scheduler", tensors),
         "has_best": run.best is not None,
+        "has_average": run.average is not None,
     }
     for name, tensor in (run.best or {}).items():
         tensors[f"best.{name}"] = tensor
+    for name, tensor in (run.average or {}).items():
+        tensors[f"average.{name}"] = tensor
     for name, state in _random_states(run.generators).items():
         tensors[f"random.{name}"] = state
     write_tensors(path, tensors, kind=_KIND, header=header, owner="fit")
@@ -123,17 +128,18 @@ def read_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
             )
         before = run.copy_state()
         try:
-            _check_tensors(run, file.outline, best=header["has_best"] is True)
+            copies = [copy for copy in ("best", "average") if header.get(f"has_{copy}") is True]
+            _check_tensors(run, file.outline, copies)
             _put_back(run, file.read(), header)
         except Exception as error:
             run.put_back(before)
             raise ValueError(f"fit: the checkpoint {path} is damaged ({error!r}).") from error
 
 
-def _check_tensors(run: Run, stored: Mapping[str, Tensor], *, best: bool) -> None:
-    """The file must have every tensor of the run, of its shape and dtype."""
+def _check_tensors(run: Run, stored: Mapping[str, Tensor], copies: list[str]) -> None:
+    """The file must have every tensor of the run and of its copies, of its shape and dtype."""
     for name, tensor in run.tensors().items():
-        for place in (name, f"best.{name}") if best else (name,):
+        for place in (name, *(f"{copy}.{name}" for copy in copies)):
             found = stored[place]
             if found.shape != tensor.shape or found.dtype != tensor.dtype:
                 raise ValueError(f"{place} is {found.dtype} of shape {tuple(found.shape)}")
@@ -159,11 +165,28 @@ def _put_back(run: Run, tensors: dict[str, Tensor], header: dict[str, Any]) -> N
         run.scheduler.load_state_dict(schedule)
     run.put_back(tensors)
     run.optimizer.load_state_dict(optimizer)
+    _lay_out(run.optimizer)
     run.epoch, run.step, run.stopped, run.history = epoch, step, stopped, history
     run.best_loss, run.best_epoch = best_loss, best_epoch
-    if header["has_best"]:
-        run.best = {name: tensors[f"best.{name}"].to(t.device) for name, t in run.tensors().items()}
+    for copy in ("best", "average"):
+        if header.get(f"has_{copy}"):  # files of older versions have no average
+            found = {name: tensors[f"{copy}.{name}"].to(t.device) for name, t in run.tensors().items()}
+            setattr(run, copy, found)
     _set_random_states(run.generators, tensors)
+
+
+def _lay_out(optimizer: torch.optim.Optimizer) -> None:
+    """State lies in memory as its parameter does: fused optimisers go through both element by element.
+
+    A file knows shapes alone. Of a convolution whose channels lie last, state that lies otherwise would
+    belong to other weights.
+    """
+    for part in getattr(optimizer, "both", (optimizer,)):
+        for parameter, state in part.state.items():
+            for name, value in state.items():
+                is_alike = isinstance(value, Tensor) and value.shape == parameter.shape
+                if is_alike and value.stride() != parameter.stride():
+                    state[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 def _must_be(name: str, sound: bool) -> None:

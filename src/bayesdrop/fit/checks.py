@@ -15,7 +15,15 @@ from bayesdrop.fit.data import Batches
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.storage import check_writable
 
-__all__ = ["Objective", "check_modules", "check_num_data", "check_numbers", "check_watching", "checked_path"]
+__all__ = [
+    "Objective",
+    "check_judging",
+    "check_modules",
+    "check_num_data",
+    "check_numbers",
+    "check_watching",
+    "checked_path",
+]
 
 Objective = Callable[[nn.Module, Any, Tensor], Any]
 
@@ -50,7 +58,7 @@ def check_numbers(arguments: dict[str, tuple[Any, type, int | None]]) -> None:
         arguments: value, int or float, and the least it may be, None for above 0; by name.
     """
     for name, (value, kind, least) in arguments.items():
-        if value is None and name in ("rate_lr", "patience", "clip_norm", "max_seconds"):
+        if value is None and name in ("rate_lr", "patience", "clip_norm", "max_seconds", "ema"):
             continue
         if kind is int:
             whole_number("fit", name, value, at_least=least)
@@ -62,8 +70,19 @@ def check_numbers(arguments: dict[str, tuple[Any, type, int | None]]) -> None:
         raise ValueError(must("fit", name, f"a number {size}", value))
 
 
-def check_watching(callback: Any, progress: Any) -> None:
+def check_judging(*, patience: int | None, validation: Any, score: Any, ema: float | None) -> None:
+    """What decides which weights are best must be there, and an average be one."""
+    if patience is not None and validation is None and score is None:
+        raise ValueError(must("fit", "patience", "None without validation data or a score", patience))
+    if ema is not None and ema >= 1:
+        raise ValueError(must("fit", "ema", "in (0, 1), or None", ema))
+
+
+def check_watching(callback: Any, score: Any, progress: Any) -> None:
     """What follows a run from outside."""
+    if score is not None and not callable(score):
+        want = "a function from the model to a number, higher for better, or None"
+        raise TypeError(must("fit", "score", want, score))
     if callback is not None and not callable(callback):
         raise TypeError(must("fit", "callback", "callable with an epoch and a History, or None", callback))
     if progress is not None:

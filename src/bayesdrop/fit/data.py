@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from bayesdrop.errors import must, must_be_finite
 from bayesdrop.inputs import Inputs, num_rows, take_rows, to_device
 
-__all__ = ["Batch", "Batches", "as_batches"]
+__all__ = ["Batch", "Batches", "PassedOn", "as_batches", "pieces"]
 
 Batch = tuple[Inputs, Tensor]
 
@@ -48,6 +48,44 @@ class Batches(ABC):
     def generators(self) -> dict[str, torch.Generator]:
         """Random generators of the data's own."""
         return {}
+
+
+class PassedOn(Batches):
+    """The minibatches of others, for subclasses to change on their way.
+
+    Args:
+        batches: where they come from.
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self.num_rows = batches.num_rows
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        return self._batches.epoch(epoch)
+
+    def in_order(self) -> Iterator[Batch]:
+        return self._batches.in_order()
+
+    def description(self) -> dict[str, Any]:
+        return self._batches.description()
+
+    def num_batches(self) -> int | None:
+        return self._batches.num_batches()
+
+    def generators(self) -> dict[str, torch.Generator]:
+        return self._batches.generators()
+
+
+def pieces(x: Inputs, y: Tensor, count: int) -> Iterator[tuple[Inputs, Tensor, float]]:
+    """A minibatch in `count` pieces, each with its share of the rows; fewer where there are too few rows."""
+    if count == 1:
+        yield x, y, 1.0
+        return
+    total = y.shape[0]
+    for start, stop in _bounds(total, -(-total // count)):
+        rows = slice(start, stop)
+        yield take_rows(x, rows), y[rows], (stop - start) / total
 
 
 def as_batches(data: Any, argument: str, *, batch_size: int, seed: int, device: torch.device) -> Batches:

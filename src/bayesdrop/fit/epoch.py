@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from bayesdrop.draws import evaluating
 from bayesdrop.errors import Diverged, NoRandomness, must
+from bayesdrop.fit.average import averaged, update_average
 from bayesdrop.fit.checkpoint import Run
 from bayesdrop.fit.checks import Objective
-from bayesdrop.fit.data import Batches
+from bayesdrop.fit.data import Batches, pieces
 from bayesdrop.fit.history import History
 from bayesdrop.inputs import Inputs, call
 from bayesdrop.layers import StochasticLayer
@@ -43,6 +44,12 @@ class Loop:
     lr: float
     seed: int
     checkpoint: Path | None
+    #: from the model to a number, higher for better; decides in place of the validation loss
+    score: Callable[[nn.Module], float] | None
+    #: pieces that a minibatch is run in
+    accumulate: int
+    #: decay of the moving average of the weights
+    ema: float | None
     #: the random numbers of this run
     numbers: Turns
     #: whether the time that the run was given is over
@@ -74,26 +81,51 @@ class Loop:
                 self.m_step(num_draws=1, seed=run.epoch)
         for name, value in means.items():
             getattr(history, name).append(value)
-        if self.validation is not None:
-            with self.numbers.copy():
-                loss = self.validation_loss(self.validation)
-            history.validation.append(loss)
-            if loss < run.best_loss - min_delta:
-                run.best_loss, run.best_epoch = loss, run.epoch
-                if patience is not None:
-                    run.best = run.copy_state(run.best)
-            run.stopped = patience is not None and run.epoch - (run.best_epoch or 0) >= patience
-        self.record()
-        self.last_good = run.copy_state(self.last_good)
+        with averaged(run):
+            self.judge(patience=patience, min_delta=min_delta)
+            self.record()
+            self.last_good = run.copy_state(self.last_good)
         history.seconds.append(time.perf_counter() - start)
         return whole
+
+    def judge(self, *, patience: int | None, min_delta: float) -> None:
+        """Validate, keep the best, and see whether patience ran out."""
+        run, figure = self.run, None
+        if self.validation is not None:
+            with self.numbers.copy():
+                figure = self.validation_loss(self.validation)
+            run.history.validation.append(figure)
+        if self.score is not None:
+            with self.numbers.copy():
+                found = self.scored(self.score)
+            run.history.score.append(found)
+            figure = -found
+        if figure is None:
+            return
+        if figure < run.best_loss - min_delta:
+            run.best_loss, run.best_epoch = figure, run.epoch
+            if patience is not None or self.score is not None:
+                run.best = run.copy_state(run.best)
+        run.stopped = patience is not None and run.epoch - (run.best_epoch or 0) >= patience
+
+    @torch.no_grad()
+    def scored(self, score: Callable[[nn.Module], float]) -> float:
+        """The user's score of the model as it is now, in eval mode."""
+        with random_state_kept(), evaluating(*self.run.modules.values()):
+            found: Any = score(self.model)
+        is_number = isinstance(found, int | float | np.number) and not isinstance(found, bool)
+        if (isinstance(found, Tensor) and found.numel() == 1) or is_number:
+            number = float(found)
+            if math.isfinite(number):
+                return number
+        raise ValueError(must("fit", "score", "a function that gives a finite number", found))
 
     def train_epoch(self) -> tuple[dict[str, float], bool]:
         """Steps over all minibatches, while there is time: one at least.
 
         Returns: means over the rows of the loss and its terms, and whether all minibatches were used.
         """
-        run, model, objective, parameters = self.run, self.model, self.objective, self.parameters
+        run, parameters = self.run, self.parameters
         step, clip_norm = run.optimizer.step, self.clip_norm
         advance_lr = None if run.scheduler is None else run.scheduler.step
         sums = [0.0, 0.0, 0.0]
@@ -105,34 +137,45 @@ class Loop:
                 break
             for parameter in parameters:
                 parameter.grad = None
+            count = y.shape[0] if y.dim() else 1
             # The backward pass too: what was not kept of the forward pass is made again there.
             with self.numbers.lent():
-                terms = objective(model, x, y)
-                loss = terms if isinstance(terms, Tensor) else getattr(terms, "loss", None)
-                if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
-                    want = "a callable that gives a scalar to differentiate, or has it as `.loss`"
-                    raise TypeError(must("fit", "objective", want, terms))
-                value = loss.item()
                 run.step += 1
-                if not math.isfinite(value):
-                    raise self.diverged(f"the loss was {value} at", run.epoch + 1)
-                loss.backward()  # type: ignore[no-untyped-call]
+                for part_x, part_y, share in pieces(x, y, self.accumulate):
+                    terms, value = self.add_gradient(part_x, part_y, share)
+                    sums[0] += value * count * share
+                    nll, kl = getattr(terms, "nll", None), getattr(terms, "kl", None)
+                    if nll is None or kl is None:
+                        has_terms = False
+                    else:
+                        sums[1] += _number(nll) * count * share
+                        sums[2] += _number(kl) * count * share
             if clip_norm is not None:
                 nn.utils.clip_grad_norm_(parameters, clip_norm)
             step()
             if advance_lr is not None:
                 advance_lr()
-            count = y.shape[0] if y.dim() else 1
+            if self.ema is not None:
+                update_average(run, self.ema)
             rows += count
-            sums[0] += value * count
-            nll, kl = getattr(terms, "nll", None), getattr(terms, "kl", None)
-            if nll is None or kl is None:
-                has_terms = False
-            else:
-                sums[1] += _number(nll) * count
-                sums[2] += _number(kl) * count
         means = {"loss": sums[0] / rows}
         return (means | {"nll": sums[1] / rows, "kl": sums[2] / rows} if has_terms else means), whole
+
+    def add_gradient(self, x: Inputs, y: Tensor, share: float) -> tuple[Any, float]:
+        """Add the gradient of the loss of some rows, times their share of the step's.
+
+        Returns: what the objective gave, and the loss.
+        """
+        terms = self.objective(self.model, x, y)
+        loss = terms if isinstance(terms, Tensor) else getattr(terms, "loss", None)
+        if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+            want = "a callable that gives a scalar to differentiate, or has it as `.loss`"
+            raise TypeError(must("fit", "objective", want, terms))
+        value = loss.item()
+        if not math.isfinite(value):
+            raise self.diverged(f"the loss was {value} at", self.run.epoch + 1)
+        (loss if share == 1 else loss * share).backward()  # type: ignore[no-untyped-call]
+        return terms, value
 
     def m_step(self, *, num_draws: int, seed: int) -> None:
         """The noise in closed form. The loader's random numbers, if any, are not those of training."""
@@ -196,7 +239,7 @@ class Loop:
     def tell(self, callback: Callable[[int, History], bool | None]) -> bool:
         """Call back after an epoch. Returns: whether to stop."""
         history = replace(self.run.history, best_epoch=self.run.best_epoch, stopped_early=self.run.stopped)
-        with self.numbers.copy(), random_state_kept():
+        with self.numbers.copy(), random_state_kept(), averaged(self.run):
             stop = callback(self.run.epoch, history)
         if not (stop is None or isinstance(stop, bool | np.bool_)):
             raise TypeError(must("fit", "callback", "a function that gives True, False or None", stop))

@@ -20,11 +20,13 @@ class History:
         kl: its part KL / num_data, where the objective tells.
         validation: with a likelihood, minus the mean log predictive density of the validation set, in
             nats; else the objective in eval mode. Empty without a validation set.
+        score: what `score` gave. Empty without one.
         noise_std: of a Gaussian likelihood: one number, or one per output.
         rates: chance of dropping of every layer that learns it, by path; the mean over units.
         lr: learning rate of the weights at the end of the epoch.
         seconds: how long the epoch took, validation included.
-        best_epoch: the epoch, counted from 1, with the lowest validation loss (by `min_delta`); or None.
+        best_epoch: the epoch, counted from 1, with the highest score, or else the lowest validation loss
+            (by `min_delta`); or None.
         stopped_early: whether `patience` ran out.
         stopped_by: what ended training before its last epoch: "patience", "callback" or "time"; None if
             nothing did. When time ran out within an epoch, the last entries are those of its steps so far.
@@ -34,6 +36,7 @@ class History:
     nll: list[float] = field(default_factory=list)
     kl: list[float] = field(default_factory=list)
     validation: list[float] = field(default_factory=list)
+    score: list[float] = field(default_factory=list)
     noise_std: list[float | list[float]] = field(default_factory=list)
     rates: dict[str, list[float]] = field(default_factory=dict)
     lr: list[float] = field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,22 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from bayesdrop.errors import must, must_be_flag
+from bayesdrop.fit.augment import Augment, Augmented, checked_augment
+from bayesdrop.fit.average import averaged
 from bayesdrop.fit.checkpoint import Run, read_checkpoint, write_checkpoint
 from bayesdrop.fit.checks import (
     Objective,
+    check_judging,
     check_modules,
     check_num_data,
     check_numbers,
     check_watching,
     checked_path,
 )
-from bayesdrop.fit.data import as_batches
+from bayesdrop.fit.data import Batches, as_batches
 from bayesdrop.fit.epoch import Loop, training
 from bayesdrop.fit.history import History
+from bayesdrop.fit.layout import ChannelsLast, laid_out
 from bayesdrop.fit.optimise import (
     MakeOptimizer,
     MakeScheduler,
@@ -63,6 +67,11 @@ def fit(
     patience: int | None = None,
     min_delta: float = 0.0,
     clip_norm: float | None = None,
+    accumulate: int = 1,
+    ema: float | None = None,
+    augment: Augment | Sequence[Augment] | None = None,
+    channels_last: bool = False,
+    score: Callable[[nn.Module], float] | None = None,
     validation_draws: int = 20,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1,
@@ -99,10 +108,23 @@ def fit(
             `bayesdrop.fit.schedules.NamedSchedule`), over all `epochs`; or from the optimiser to a scheduler,
             stepped after every step of the optimiser.
         warmup: share of all steps in which learning rates rise to their own, with a schedule by name or none.
-        patience: epochs without a better validation loss before training stops; the weights of the best
-            epoch are then put back, also if all epochs were run.
-        min_delta: by how much a validation loss must be lower to be better.
+        patience: epochs without a better validation loss, or score, before training stops; the weights of the
+            best epoch are then put back, also if all epochs were run.
+        min_delta: by how much a validation loss must be lower, or a score higher, to be better.
         clip_norm: largest norm of the gradient.
+        accumulate: pieces that every minibatch is run in, one after another, for less memory: each adds its
+            gradient, by its share of the rows, and one step is made with their sum. To rounding, it is the
+            step of the whole minibatch, for an objective that is a mean over rows. (Noise is drawn piece by
+            piece, and BatchNorm takes its statistics from each piece.)
+        ema: decay, in (0, 1), of a moving average of the weights (and buffers, and of a learned noise), as
+            .999: see `bayesdrop.fit.average.update_average`. Validation, `score` and `callback` see the
+            averages, and the model has them in the end; training goes on from the weights themselves.
+        augment: changes minibatches of training at random: `RandomCrop`, `RandomFlip`, any function of (x, y,
+            generator) that gives (x, y), or several. What it draws depends on (seed, epoch, minibatch) alone.
+        channels_last: train with images and convolutions laid out so, which is faster on most machines. The
+            weights lie afterwards as they did before.
+        score: called after every epoch with the model, in eval mode; gives a number, higher for better, which
+            decides in place of the validation loss. The weights of the best epoch are put back in the end.
         validation_draws: draws of the validation's predictive density.
         checkpoint: a file to write the whole run to, replaced at once.
         checkpoint_every: epochs from one checkpoint to the next; the last epoch is always written.
@@ -137,21 +159,27 @@ def fit(
             "checkpoint_every": (checkpoint_every, int, 1),
             "seed": (seed, int, 0),
             "warmup": (warmup, float, 0),
+            "accumulate": (accumulate, int, 1),
+            "ema": (ema, float, None),
             "max_seconds": (max_seconds, float, None),
         }
     )
-    check_watching(callback, progress)
-    if patience is not None and validation is None:
-        raise ValueError(must("fit", "patience", "None without validation data", patience))
-    must_be_flag("fit", resume=resume)
+    check_watching(callback, score, progress)
+    check_judging(patience=patience, validation=validation, score=score, ema=ema)
+    must_be_flag("fit", resume=resume, channels_last=channels_last)
     seed = int(seed)
     path = checked_path(checkpoint, model)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    data = as_batches(train, "train", batch_size=batch_size, seed=seed, device=device)
+
+    def batches_of(rows: Data, argument: str) -> Batches:
+        batches = as_batches(rows, argument, batch_size=batch_size, seed=seed, device=device)
+        if augment is not None and argument == "train":
+            batches = Augmented(batches, checked_augment(augment), seed)
+        return ChannelsLast(batches) if channels_last else batches
+
+    data = batches_of(train, "train")
     check_num_data(objective, data)
-    held_out = None
-    if validation is not None:
-        held_out = as_batches(validation, "validation", batch_size=batch_size, seed=seed, device=device)
+    held_out = None if validation is None else batches_of(validation, "validation")
     rate_lr = 10 * lr if rate_lr is None else rate_lr
     groups = parameter_groups(model, objective, lr=lr, rate_lr=rate_lr, weight_decay=weight_decay)
     made = make_optimizer(groups, optimizer, rate_optimizer)
@@ -173,6 +201,14 @@ def fit(
             "train": data.description(),
             "validation": None if held_out is None else held_out.description(),
         }
+        later = {
+            "accumulate": None if accumulate == 1 else accumulate,
+            "ema": ema,
+            "channels_last": channels_last or None,
+            "score": None if score is None else described(score),
+        }
+        # Only where they are used: checkpoints of versions that did not have them stay good.
+        settings |= {name: value for name, value in later.items() if value is not None}
     batches = data.num_batches()
     total_steps = None if batches is None else epochs * batches
     schedule = make_scheduler(made, scheduler, warmup=warmup, total_steps=total_steps)
@@ -194,11 +230,15 @@ def fit(
         lr=lr,
         seed=seed,
         checkpoint=path,
+        score=score,
+        accumulate=accumulate,
+        ema=ema,
         numbers=Turns(seed),
         is_over=lambda: max_seconds is not None and _clock() - start >= max_seconds,
     )
     stopped_by = None
     with (
+        laid_out(*modules.values(), channels_last=channels_last),
         training(*modules.values()),
         global_states_kept(),
         progress_bar("fit", epochs, show=progress, clock=_clock) as advance,
@@ -211,7 +251,8 @@ def fit(
                 hint = f"The checkpoint {path} has done as many."
                 raise ValueError(must("fit", "epochs", f"at least {run.epoch}", epochs, hint))
             advance(run.epoch, "")
-        loop.last_good = run.copy_state()
+        with averaged(run):
+            loop.last_good = run.copy_state()
         keep = _Keeper(loop, path, settings, 1 if max_seconds is not None else checkpoint_every)
         while run.epoch < epochs and not run.stopped and stopped_by is None:
             whole = loop.run_epoch(patience=patience, min_delta=min_delta)
@@ -223,8 +264,9 @@ def fit(
                 keep.write(whole=whole, last=True)
             elif not whole or (loop.is_over() and not last):
                 stopped_by = "time"
-        if run.best is not None:
-            run.put_back(run.best)
+        final = run.average if run.best is None else run.best
+        if final is not None:
+            run.put_back(final)
         if loop.has_m_step:
             with loop.numbers.copy():
                 loop.m_step(num_draws=10, seed=run.epoch + 1)

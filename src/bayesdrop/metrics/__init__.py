@@ -17,7 +17,7 @@ from bayesdrop.metrics.information import (
     variation_ratio,
 )
 from bayesdrop.metrics.likelihood import joint_log_likelihood, mean_log_likelihood
-from bayesdrop.metrics.patches import PAvPU, pavpu
+from bayesdrop.metrics.patches import PAvPU, entropy_range, pavpu
 from bayesdrop.metrics.quantiles import CalibrationCurve, calibration_curve, regression_calibration_error
 from bayesdrop.metrics.ranked import crps
 from bayesdrop.metrics.ranking import (
@@ -31,10 +31,12 @@ from bayesdrop.metrics.ranking import (
 )
 from bayesdrop.metrics.regression import interval_coverage, interval_width, rmse
 from bayesdrop.metrics.scores import uncertainty
+from bayesdrop.metrics.segmentation import Confusion, confusion, iou, mean_iou
 from bayesdrop.metrics.selective import RiskCoverage, area_under_risk_coverage, risk_coverage
 
 __all__ = [
     "CalibrationCurve",
+    "Confusion",
     "PAvPU",
     "Ranked",
     "ReliabilityCurve",
@@ -46,13 +48,17 @@ __all__ = [
     "calibration_curve",
     "class_calibration_error",
     "class_reliability_curve",
+    "confusion",
     "coverage_at",
     "crps",
+    "entropy_range",
     "expected_calibration_error",
     "expected_entropy",
     "interval_coverage",
     "interval_width",
+    "iou",
     "joint_log_likelihood",
+    "mean_iou",
     "mean_log_likelihood",
     "misclassification_auroc",
     "mutual_information",

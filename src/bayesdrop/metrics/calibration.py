@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from bayesdrop.errors import must_be_flag
+from bayesdrop.errors import must, must_be_flag
 from bayesdrop.metrics.targets import check_count, labelled
 from bayesdrop.predict import Prediction
 
@@ -24,12 +24,56 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class ReliabilityCurve:
-    """Mean confidence and observed frequency of B bins of equal width. NaN in bins that are empty."""
+    """Mean confidence and observed frequency of B bins of equal width. NaN in bins that are empty.
+
+    Curves of parts of a data set add up to that of the whole, with `+` or `sum`.
+    """
 
     confidence: Tensor  #: (B,) mean probability given
     accuracy: Tensor  #: (B,) share that came true
     count: Tensor  #: (B,) how many fell in the bin
     edges: Tensor  #: (B + 1,) the bins are (edges[b], edges[b + 1]], and 0 is in the first
+
+    def __add__(self, other: ReliabilityCurve) -> ReliabilityCurve:
+        if not isinstance(other, ReliabilityCurve):
+            return NotImplemented
+        if not torch.equal(self.edges, other.edges):
+            want = f"a curve of the same {len(self.count)} bins"
+            raise ValueError(must("ReliabilityCurve", "other", want, f"one of {len(other.count)}"))
+        count = self.count + other.count
+
+        def joined(ours: Tensor, theirs: Tensor) -> Tensor:
+            sums = [
+                torch.where(part.count > 0, value.double() * part.count, 0)
+                for part, value in ((self, ours), (other, theirs))
+            ]
+            return ((sums[0] + sums[1]) / count).to(ours.dtype)
+
+        return ReliabilityCurve(
+            joined(self.confidence, other.confidence),
+            joined(self.accuracy, other.accuracy),
+            count,
+            self.edges,
+        )
+
+    def __radd__(self, other: int) -> ReliabilityCurve:
+        # sum() starts at 0
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def rms_error(self, *, weighted: bool = False) -> Tensor:
+        """Root mean square distance of the curve from the diagonal, over the bins that are not empty.
+
+        Args:
+            weighted: weight bins by their counts; all alike if not, as the points of a plot are.
+
+        Returns: shape (), in [0, 1]; lower is better.
+        """
+        must_be_flag("ReliabilityCurve.rms_error", weighted=weighted)
+        gap, share = _gaps(self)
+        if not weighted:
+            filled = (self.count > 0).to(torch.float64)
+            share = filled / filled.sum()
+        return (share * gap.square()).sum().sqrt().to(self.accuracy.dtype)
 
 
 def reliability_curve(
@@ -85,8 +129,7 @@ def rms_calibration_error(
     Returns: shape (), in [0, 1]; lower is better.
     """
     curve = _top_curve("rms_calibration_error", prediction, y, num_bins, ignore_index)
-    gap, share = _gaps(curve)
-    return (share * gap.square()).sum().sqrt().to(prediction.mean.dtype)
+    return curve.rms_error(weighted=True)
 
 
 def class_reliability_curve(
@@ -103,7 +146,8 @@ def class_reliability_curve(
         num_bins: B bins of equal width in [0, 1].
         ignore_index: a label that does not count.
 
-    Reference: Kendall & Gal (2017).
+    Reference: Kendall & Gal (2017), whose calibration plot of segmentations this is: all pixels and all
+    classes. Its RMSE is `curve.rms_error()`, or `class_calibration_error`.
     """
     return _class_curve("class_reliability_curve", prediction, y, num_bins, ignore_index)
 
@@ -132,11 +176,7 @@ def class_calibration_error(
     """
     must_be_flag("class_calibration_error", weighted=weighted)
     curve = _class_curve("class_calibration_error", prediction, y, num_bins, ignore_index)
-    gap, share = _gaps(curve)
-    if not weighted:
-        filled = (curve.count > 0).to(torch.float64)
-        share = filled / filled.sum()
-    return (share * gap.square()).sum().sqrt().to(prediction.mean.dtype)
+    return curve.rms_error(weighted=weighted)
 
 
 def _top_curve(

@@ -13,22 +13,57 @@ from bayesdrop.metrics.scores import uncertainty
 from bayesdrop.metrics.targets import check_count, labelled, must_have_classes
 from bayesdrop.predict import Prediction
 
-__all__ = ["PAvPU", "pavpu"]
+__all__ = ["PAvPU", "entropy_range", "pavpu"]
 
 
 @dataclass(frozen=True, eq=False)
 class PAvPU:
-    """Accuracy against uncertainty of patches, at M thresholds of the entropy."""
+    """Accuracy against uncertainty of patches, at M thresholds of the entropy.
+
+    Counts of parts of a data set add up, with `+` or `sum`, where the thresholds are the same.
+    """
 
     thresholds: Tensor  #: (M,) nats
-    accurate_if_certain: Tensor  #: (M,) p(accurate | certain); NaN where no patch is certain
-    uncertain_if_inaccurate: Tensor  #: (M,) p(uncertain | inaccurate); NaN if no patch is inaccurate
-    pavpu: Tensor  #: (M,) share of patches that are accurate and certain, or inaccurate and uncertain
+    counts: Tensor  #: (M, 4) patches: accurate and certain, accurate and not, inaccurate and certain, and not
+
+    def __add__(self, other: PAvPU) -> PAvPU:
+        if not isinstance(other, PAvPU):
+            return NotImplemented
+        if not torch.equal(self.thresholds, other.thresholds):
+            hint = "Give all parts one `entropy_range`, or one `threshold`."
+            got = other.thresholds.tolist()
+            raise ValueError(must("PAvPU", "other", "of the same thresholds", got, hint))
+        return PAvPU(self.thresholds, self.counts + other.counts)
+
+    def __radd__(self, other: int) -> PAvPU:
+        # sum() starts at 0
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    @property
+    def accurate_if_certain(self) -> Tensor:
+        """(M,) p(accurate | certain); NaN where no patch is certain."""
+        ac, _, ic, _ = self.counts.unbind(1)
+        return self._share(ac, ac + ic)
+
+    @property
+    def uncertain_if_inaccurate(self) -> Tensor:
+        """(M,) p(uncertain | inaccurate); NaN if no patch is inaccurate."""
+        _, _, ic, iu = self.counts.unbind(1)
+        return self._share(iu, ic + iu)
+
+    @property
+    def pavpu(self) -> Tensor:
+        """(M,) share of patches that are accurate and certain, or inaccurate and uncertain."""
+        ac, _, _, iu = self.counts.unbind(1)
+        return self._share(ac + iu, self.counts.sum(1))
 
     @property
     def mean(self) -> Tensor:
         """Mean of `pavpu` over the thresholds. Shape (); higher is better."""
         return self.pavpu.mean()
+
+    def _share(self, part: Tensor, whole: Tensor) -> Tensor:
+        return (part.to(torch.float64) / whole).to(self.thresholds.dtype)
 
 
 def pavpu(
@@ -62,7 +97,8 @@ def pavpu(
         num_thresholds: M, the number of t.
         patch: w, the side of a patch (w x w for images).
         entropy_range: PredEnt_min and PredEnt_max, or the prediction of a validation set whose extremes
-            they are; those of the labels that count here if None.
+            they are, void pixels too (`entropy_range` leaves them out); those of the labels that count here
+            if None.
         ignore_index: the label of void.
 
     Reference: Mukhoti & Gal (2018); Boluki et al. (2020), Eq. 9 and section 3.2 (PAvgPU).
@@ -91,15 +127,29 @@ def pavpu(
 
     ac = torch.searchsorted(level[accurate].sort().values, thresholds, right=True)
     ic = torch.searchsorted(level[~accurate].sort().values, thresholds, right=True)
-    inaccurate = int((~accurate).sum())
-    iu = inaccurate - ic
-    dtype = prediction.mean.dtype
-    return PAvPU(
-        thresholds.to(dtype),
-        (ac.to(torch.float64) / (ac + ic)).to(dtype),
-        (iu.to(torch.float64) / inaccurate).to(dtype),
-        ((ac + iu).to(torch.float64) / accurate.numel()).to(dtype),
-    )
+    au, iu = int(accurate.sum()) - ac, int((~accurate).sum()) - ic
+    return PAvPU(thresholds.to(prediction.mean.dtype), torch.stack((ac, au, ic, iu), 1))
+
+
+def entropy_range(
+    prediction: Prediction, y: Tensor | None = None, *, ignore_index: int | None = None
+) -> tuple[float, float]:
+    """The least and the largest predictive entropy, as `pavpu` takes them from a validation set.
+
+    Of several parts of a set, take the least of the first and the largest of the second.
+
+    Args:
+        prediction: of classes, probabilities (N, K, ...).
+        y: (N, ...) labels; None for the entropies of all pixels.
+        ignore_index: the label of void, whose entropies are left out.
+    """
+    must_have_classes("entropy_range", prediction)
+    if y is None and ignore_index is not None:
+        raise ValueError(must("entropy_range", "ignore_index", "None without labels", ignore_index))
+    entropy = uncertainty(prediction, "entropy", owner="entropy_range")
+    if y is not None:
+        entropy = entropy[labelled("entropy_range", prediction, y, ignore_index).valid]
+    return float(entropy.min()), float(entropy.max())
 
 
 def _thresholds(

@@ -88,7 +88,14 @@ def regression_targets(owner: str, prediction: Prediction, y: Tensor) -> Tensor:
     return y.detach().to(mean.device, torch.float64)
 
 
-def labelled(owner: str, prediction: Prediction, y: Tensor, ignore_index: int | None = None) -> Labelled:
+def labelled(
+    owner: str,
+    prediction: Prediction,
+    y: Tensor,
+    ignore_index: int | None = None,
+    *,
+    may_be_void: bool = False,
+) -> Labelled:
     """The labels other than `ignore_index`, and the probabilities that belong to them.
 
     Args:
@@ -96,6 +103,7 @@ def labelled(owner: str, prediction: Prediction, y: Tensor, ignore_index: int | 
         prediction: of classes.
         y: (N, ...) integer labels; of a `Bernoulli`, 0 and 1 may be floating, as its loss takes them.
         ignore_index: the label of what is void; may lie outside the classes.
+        may_be_void: whether all labels may be.
     """
     must_have_classes(owner, prediction)
     check_tensor(owner, y)
@@ -113,6 +121,8 @@ def labelled(owner: str, prediction: Prediction, y: Tensor, ignore_index: int | 
     valid = torch.ones_like(labels, dtype=torch.bool) if ignore_index is None else labels != ignore_index
     kept = labels[valid]
     if not kept.numel():
+        if may_be_void:
+            return Labelled(probs[valid].to(torch.float64), kept, valid)
         raise ValueError(must(owner, "y", "at least one label that is not ignored", tuple(y.shape)))
     low, high, classes = int(kept.min()), int(kept.max()), probs.shape[-1]
     if low < 0 or high >= classes:
