@@ -18,6 +18,7 @@ __all__ = ["EXPERIMENTS", "Experiment", "experiment_text", "experiment_title", "
 
 EXPERIMENTS: dict[str, str] = {
     "active-learning-mnist": "bayesdrop.experiments.active_learning_mnist",
+    "boluki2020-cifar": "bayesdrop.experiments.boluki2020_cifar",
     "boluki2020-recommender": "bayesdrop.experiments.boluki2020_recommender",
     "boluki2020-toy-gradients": "bayesdrop.experiments.boluki2020_toy_gradients",
     "cascade-mnist": "bayesdrop.experiments.cascade_mnist",
