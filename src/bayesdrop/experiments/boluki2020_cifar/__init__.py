@@ -49,8 +49,8 @@ class Config:
 
 
 SMOKE = Config(
-    methods=("regular", "bernoulli", "unit", "one"), seeds=1, channels=((4,), (8,)), head=(8, 8), warm_epochs=1, epochs=1, num_train=256, num_validation=100,
-    num_test=100, num_draws=4,
+    methods=("regular", "bernoulli", "unit", "one"), seeds=1, channels=((4,), (8,)), head=(8, 8),
+    warm_epochs=1, epochs=1, num_train=256, num_validation=100, num_test=100, num_draws=4,
 )  # fmt: skip
 PRESETS = {
     "quick": Config(
