@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from bayesdrop.experiments.boluki2020_cifar.heads import METHODS
 from bayesdrop.experiments.boluki2020_cifar.picture import draw
 from bayesdrop.experiments.boluki2020_cifar.report import make_claims, make_notes, make_rows
-from bayesdrop.experiments.boluki2020_cifar.training import pretrain, train_and_score
+from bayesdrop.experiments.boluki2020_cifar.training import pretrain, train_and_score, weights
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
 from bayesdrop.experiments.row import Outcome
 
-__all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
+__all__ = ["PRESETS", "SMOKE", "Config", "draw", "run", "warm_key"]
 
 
 @dataclass(frozen=True)
@@ -65,18 +66,19 @@ PRESETS = {
 }  # fmt: skip
 
 
+def warm_key(config: Config, seed: int) -> dict[str, Any]:
+    """What the weights that all methods of a seed start from depend on."""
+    network = ("depth", "channels", "head", "batch_norm")
+    training = ("warm_epochs", "batch_size", "warm_lr", "num_train", "num_validation")
+    return {"seed": seed, **{name: getattr(config, name) for name in (*network, *training)}}
+
+
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Train the shared weights of every seed, then every method from them; or find them in the cache."""
-    shared = ("depth", "channels", "head", "batch_norm", "warm_epochs", "batch_size", "warm_lr")
-    sizes = ("num_train", "num_validation")
     own = ("p", "epochs", "lr", "rate_lr", "num_test", "num_draws")
-    seeds = [config.seed + number for number in range(config.seeds)]
-    warm = [{"seed": seed, **{name: getattr(config, name) for name in (*shared, *sizes)}} for seed in seeds]
-    # Weights that all methods start from, beside the pieces of the methods.
-    weights = PieceCache(
-        "boluki2020-cifar-weights", folder=cache.folder.parent, fresh=cache.fresh, processes=cache.processes
-    )
-    run_pieces(warm, pretrain, cache=weights, progress=progress, label="Shared weights")
+    warm = [warm_key(config, config.seed + number) for number in range(config.seeds)]
+    kept = weights(cache.folder.parent, fresh=cache.fresh, processes=cache.processes)
+    run_pieces(warm, pretrain, cache=kept, progress=progress, label="Shared weights")
     keys = [
         {"method": method, "warm": key, **{name: getattr(config, name) for name in own}}
         for key in warm

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +21,16 @@ from bayesdrop.likelihoods import Categorical
 from bayesdrop.objectives import NegativeELBO
 from bayesdrop.predict import Prediction, predict
 
-__all__ = ["Split", "load_split", "pretrain", "train_and_score"]
+__all__ = [
+    "AUGMENT",
+    "Split",
+    "as_inputs",
+    "load_split",
+    "pretrain",
+    "pretrained",
+    "train_and_score",
+    "weights",
+]
 
 #: mean and standard deviation of red, green and blue over the training images
 _MEAN, _STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
@@ -28,7 +38,8 @@ _MEAN, _STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 _TRAINING_SHARE = 9_000
 _WEIGHT_DECAY = 5e-3
 _LENGTH_SCALE = 1e-2
-_AUGMENT = (RandomFlip(), RandomCrop(32, padding=4))
+#: how all networks see the training images
+AUGMENT = (RandomFlip(), RandomCrop(32, padding=4))
 
 
 class Split:
@@ -70,6 +81,24 @@ def pretrain(warm: Mapping[str, Any]) -> dict[str, Any]:
     return {"seconds": time.process_time() - start, **state}
 
 
+def weights(folder: str | Path, *, fresh: bool = False, processes: int = 1) -> PieceCache:
+    """Where the shared weights are kept, in the folder of all experiments' pieces."""
+    return PieceCache("boluki2020-cifar-weights", folder=folder, fresh=fresh, processes=processes)
+
+
+def pretrained(warm: Mapping[str, Any], cache: PieceCache) -> nn.Sequential:
+    """The network without dropout of a seed, in eval mode: found, or trained.
+
+    Args:
+        warm: key of the shared weights.
+        cache: of the experiment that asks.
+    """
+    state = weights(cache.folder.parent, fresh=cache.fresh).get(warm, lambda: pretrain(warm))
+    net = network(warm, METHODS["regular"], 0.0)
+    net.load_state_dict({name: torch.from_numpy(state[name]) for name in net.state_dict()})
+    return net.eval()
+
+
 def train_and_score(key: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
     """One method from the shared weights of its seed, and how it does on the test images.
 
@@ -83,7 +112,7 @@ def train_and_score(key: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(warm["seed"] + 1)
         net = network(warm, method, key["p"])
-    shared = PieceCache("boluki2020-cifar-weights", folder=folder).find(warm)
+    shared = weights(folder).find(warm)
     if shared is None:
         raise RuntimeError("boluki2020-cifar: the shared weights are gone. Run the experiment again.")
     # The convolutions; the head is new, and the same for all methods of a seed but for its noise.
@@ -112,7 +141,7 @@ def _fit(
         rate_lr=rate_lr,
         weight_decay=_WEIGHT_DECAY,
         scheduler="one-cycle",
-        augment=_AUGMENT,
+        augment=AUGMENT,
         channels_last=True,
         seed=warm["seed"],
         progress=False,
