@@ -26,6 +26,19 @@ def test_scores_are_functions_of_the_draws_probabilities() -> None:
     torch.testing.assert_close(acquire.mean_std(prediction), probs.std(0, correction=0).mean(-1))
 
 
+def test_zero_one_counts_the_errors_that_knowing_the_draw_would_spare() -> None:
+    prediction, probs = classes(draws=5)
+    # Whoever knows the draw t says argmax p_t, whoever does not argmax of the mean: chances of being right.
+    knowing = torch.stack([probs[t].amax(-1) for t in range(5)]).mean(0)
+    best = probs.mean(0).argmax(-1, keepdim=True)
+    guessing = torch.stack([probs[t].gather(-1, best)[:, 0] for t in range(5)]).mean(0)
+    torch.testing.assert_close(acquire.zero_one(prediction), knowing - guessing)
+    # Draws of one opinion spare nothing, sure or not.
+    agreeing = torch.tensor([[[3.0, 0.0]], [[0.1, 0.0]]])
+    one = bd.Prediction.from_draws(agreeing, bd.Categorical())
+    assert float(acquire.zero_one(one)) == pytest.approx(0, abs=1e-12)
+
+
 def test_noise_is_uncertain_and_tells_nothing() -> None:
     """Row 0: all draws agree that both classes are as likely. Row 1: draws contradict each other."""
     logits = torch.zeros(10, 2, 2)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bayesdrop.acquire.probabilities import draw_probabilities
 from bayesdrop.acquire.select import allowed_rows
-from bayesdrop.errors import must, whole_number, whole_seed
-from bayesdrop.likelihoods import ClassLikelihood
+from bayesdrop.errors import whole_number, whole_seed
 from bayesdrop.predict import Prediction
 
 __all__ = ["Batch", "batch_bald"]
@@ -58,7 +58,7 @@ def batch_bald(
     Reference: Kirsch, van Amersfoort & Gal (2019). Their joint entropy is our sum of conditional ones.
     """
     owner = "acquire.batch_bald"
-    probs = _draw_probabilities(owner, prediction)
+    probs = draw_probabilities(owner, prediction)
     rows = allowed_rows(owner, probs.shape[1], k, among)
     max_configurations = whole_number(owner, "max_configurations", max_configurations, at_least=1)
     probs = probs[:, rows]
@@ -121,22 +121,3 @@ def _sampled(probs: Tensor, number: int, generator: torch.Generator) -> Tensor:
         log_weight += probs[:, place].log().T[labels[:, place]]
     # Many labels together are improbable under every draw: only their ratio counts.
     return (log_weight - log_weight.amax(1, keepdim=True)).exp()
-
-
-def _draw_probabilities(owner: str, prediction: Prediction) -> Tensor:
-    """(T, N, K) class probabilities of every draw, in double precision."""
-    if not isinstance(prediction, Prediction):
-        raise TypeError(must(owner, "prediction", "a Prediction", type(prediction)))
-    likelihood = prediction.likelihood
-    if not isinstance(likelihood, ClassLikelihood):
-        raise TypeError(must(owner, "prediction", "a prediction of classes", prediction))
-    if prediction.label.numel() != len(prediction):
-        got = tuple(prediction.mean.shape)
-        raise ValueError(must(owner, "prediction", "of one label a row, probabilities (N, K)", got))
-    if not prediction.shared:
-        hint = "Call predict(..., draws='shared')."
-        raise ValueError(must(owner, "prediction", "of draws that are functions", "independent draws", hint))
-    if prediction.num_draws < 2:
-        raise ValueError(must(owner, "prediction", "of at least 2 draws", prediction.num_draws))
-    log_probs = likelihood.class_log_probs(prediction.draws.to(torch.float64), leading=1)
-    return log_probs.exp().reshape(*prediction.draws.shape[:2], -1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bayesdrop.acquire.probabilities import draw_probabilities
 from bayesdrop.errors import must, must_be_finite, whole_seed
 from bayesdrop.likelihoods import ClassLikelihood
 from bayesdrop.predict import Prediction
 
-__all__ = ["bald", "entropy", "mean_std", "random", "variation_ratio"]
+__all__ = ["bald", "entropy", "mean_std", "random", "variation_ratio", "zero_one"]
 
 
 def entropy(prediction: Prediction) -> Tensor:
@@ -72,6 +73,23 @@ def mean_std(prediction: Prediction) -> Tensor:
     if not prediction.is_analytic:
         _check_draws("acquire.mean_std", prediction)
     return _by_row(prediction.epistemic.clamp_min(0).sqrt())
+
+
+def zero_one(prediction: Prediction) -> Tensor:
+    """By how much fewer errors one would make if one knew which draw is true: the zero-one loss's BALD.
+
+        (1/T) sum_t max_k p_t(k) - max_k (1/T) sum_t p_t(k)
+
+    Draws that agree on the class score 0, however sure each of them is.
+
+    Args:
+        prediction: of classes, one label a row, of at least 2 draws, which were kept.
+
+    Returns: (N,), in [0, 1); higher is asked for first.
+    Reference: Hofman, Sale & Hüllermeier (2024), the epistemic part under zero-one loss.
+    """
+    probs = draw_probabilities("acquire.zero_one", prediction)
+    return (probs.amax(-1).mean(0) - probs.mean(0).amax(-1)).clamp_min(0)
 
 
 def random(prediction: Prediction, *, seed: int = 0) -> Tensor:

@@ -17,9 +17,12 @@ from bayesdrop.experiments.row import Outcome
 __all__ = ["EXPERIMENTS", "Experiment", "experiment_text", "experiment_title", "load_experiment", "unknown"]
 
 EXPERIMENTS: dict[str, str] = {
+    "active-learning-cifar": "bayesdrop.experiments.active_learning_cifar",
     "active-learning-mnist": "bayesdrop.experiments.active_learning_mnist",
+    "boluki2020-cifar": "bayesdrop.experiments.boluki2020_cifar",
     "boluki2020-recommender": "bayesdrop.experiments.boluki2020_recommender",
     "boluki2020-toy-gradients": "bayesdrop.experiments.boluki2020_toy_gradients",
+    "cascade-cifar": "bayesdrop.experiments.cascade_cifar",
     "cascade-mnist": "bayesdrop.experiments.cascade_mnist",
     "deep-sea": "bayesdrop.experiments.deep_sea",
     "gal2015-insights": "bayesdrop.experiments.gal2015_insights",
