@@ -260,6 +260,15 @@ class Recommender(ABC):
     def _restore(self, tensors: dict[str, Tensor], num_items: int) -> None:
         """Take what was fitted; raise where it does not fit the options."""
 
+    def _facts(self) -> dict[str, Any]:
+        """What a file has to say besides options and tensors: what fitting chose."""
+        return {}
+
+    def _take_facts(self, facts: dict[str, Any]) -> None:
+        """Take what `_facts` gave; raise where it makes no sense."""
+        if facts:
+            raise ValueError("it says what such a model does not choose")
+
     def options(self) -> dict[str, Any]:
         """The options by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]
@@ -277,6 +286,7 @@ class Recommender(ABC):
         header = {
             "class": type(self).__name__,
             "options": self.options(),
+            "facts": self._facts(),
             "items": self.items.tolist(),
             "items_kind": self.items.dtype.kind,
         }
@@ -297,6 +307,7 @@ class Recommender(ABC):
             if items.ndim != 1 or not len(items) or items.dtype.kind != header["items_kind"]:
                 raise ValueError("its items make no sense")
             made._restore(tensors, len(items))
+            made._take_facts(header["facts"])
         except Exception as error:
             raise ValueError(
                 f"{owner}: the description in {os.fspath(path)} is damaged ({error})."

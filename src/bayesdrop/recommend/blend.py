@@ -101,7 +101,12 @@ class Blend(Recommender):
             (model, count / sum(best)) for model, count in zip(models, best, strict=True) if count
         ]
         self.search = [
-            {"model": repr(model), "ndcg": value, "weight": count / sum(best)}
+            {
+                "model": repr(model),
+                "chosen": model._facts().get("chosen", {}),
+                "ndcg": value,
+                "weight": count / sum(best),
+            }
             for model, value, count in zip(models, alone, best, strict=True)
         ]
 
@@ -129,7 +134,12 @@ class Blend(Recommender):
             "picks": self.picks,
             "seed": self.seed,
             "parts": [
-                {"class": type(model).__name__, "options": model.options(), "weight": weight}
+                {
+                    "class": type(model).__name__,
+                    "options": model.options(),
+                    "facts": model._facts(),
+                    "weight": weight,
+                }
                 for model, weight in self._weighed
             ],
             "search": self.search,
@@ -139,10 +149,10 @@ class Blend(Recommender):
     def _from_options(cls, options: dict[str, Any]) -> Blend:
         made = cls(picks=options["picks"], seed=options["seed"])
         made.search = options["search"]
-        made._weighed = [
-            (Recommender._kinds[part["class"]]._from_options(part["options"]), float(part["weight"]))
-            for part in options["parts"]
-        ]
+        for part in options["parts"]:
+            model = Recommender._kinds[part["class"]]._from_options(part["options"])
+            model._take_facts(part["facts"])
+            made._weighed.append((model, float(part["weight"])))
         return made
 
     def _tensors(self) -> dict[str, Tensor]:

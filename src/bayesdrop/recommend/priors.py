@@ -129,10 +129,9 @@ class IAFVAE(Autoencoder):
             total = total + log_gate.sum(-1)
         return z, total
 
-    def _code(self, code: Tensor, bag: Bag, generator: torch.Generator | None) -> Tensor:
+    def _code(self, code: Tensor, noise: Tensor | None) -> Tensor:
         mean, log_variance, context = code.chunk(3, -1)
-        if generator is not None:
-            noise = torch.randn(mean.shape, generator=generator)
+        if noise is not None:
             mean = mean + (0.5 * log_variance).exp() * noise
         return self._flown(mean, context)[0]
 
