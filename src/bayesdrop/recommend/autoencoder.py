@@ -52,6 +52,8 @@ class Autoencoder(Recommender):
         weight_decay: of squared weights, added to the loss.
         lr: learning rate of Adam.
         batch_size: users of a step; None for a sixteenth of them, 32 at the least and 250 at the most.
+        sampled_items: for many items: how many of those that no user of a batch chose are in the softmax of
+            a step, drawn at random and weighed so that its sum is right on average; None for all.
         epochs: passes over the users at the most; None for 100 with validation users and 25 without, and
             400 steps at the least.
         patience: epochs without a better validation score before training stops.
@@ -81,6 +83,7 @@ class Autoencoder(Recommender):
     weight_decay: float = 0.0
     lr: float = 1e-3
     batch_size: int | None = None
+    sampled_items: int | None = None
     epochs: int | None = None
     patience: int = 8
     average: bool = True
@@ -105,7 +108,7 @@ class Autoencoder(Recommender):
             whole_number(owner, name, getattr(self, name), at_least=1)
         for width in self.decoder_hidden:
             whole_number(owner, "decoder_hidden", width, at_least=1)
-        for name in ("epochs", "batch_size"):
+        for name in ("epochs", "batch_size", "sampled_items"):
             if getattr(self, name) is not None:
                 whole_number(owner, name, getattr(self, name), at_least=1)
         real_number(owner, "p", self.p, "in [0, 1)", at_least=0, below=1)

@@ -55,7 +55,7 @@ class VampVAE(Autoencoder):
         z = mean + (0.5 * log_variance).exp() * noise
         log_q = -0.5 * (noise.square() + log_variance).sum(-1)
         divergence: Tensor = log_q - self._log_prior(z)
-        return choice_nll(self._coder.logits(z), bag) + weight * divergence
+        return choice_nll(self._coder.logits(z, bag.candidates), bag) + weight * divergence
 
     def _log_prior(self, z: Tensor) -> Tensor:
         """(B,) log p(z), without the constant that log q has too."""
@@ -143,7 +143,7 @@ class IAFVAE(Autoencoder):
         log_q = -0.5 * (noise.square() + log_variance).sum(-1) - log_slope
         log_p = -0.5 * z.square().sum(-1)
         divergence: Tensor = log_q - log_p
-        return choice_nll(self._coder.logits(z), bag) + weight * divergence
+        return choice_nll(self._coder.logits(z, bag.candidates), bag) + weight * divergence
 
 
 class AutoregressiveNetwork(nn.Module):

@@ -84,7 +84,10 @@ def trained(
             for rows in np.array_split(order.permutation(users), steps):
                 step += 1
                 weight = beta * min(1.0, step / model.anneal_steps)
-                _step(model, Bag.of(matrix, rows), weight, optimizer, generator)
+                bag = Bag.of(matrix, rows)
+                if model.sampled_items is not None:
+                    bag = bag.among(matrix.shape[1], model.sampled_items, generator)
+                _step(model, bag, weight, optimizer, generator)
                 if model.average:
                     with torch.no_grad():
                         torch._foreach_lerp_(averaged, parameters, _RECENT / (step + _RECENT))

@@ -55,7 +55,9 @@ class MultVAE(Autoencoder):
         noisy = bag.scaled(self._choice_noise.sample(bag, generator).factor)
         code = self._coder(noisy)
         z = self._code(code, torch.randn(len(bag), self.latent, generator=generator))
-        return choice_nll(self._coder.logits(z), bag) + weight * gaussian_kl(*code.chunk(2, -1))
+        return choice_nll(self._coder.logits(z, bag.candidates), bag) + weight * gaussian_kl(
+            *code.chunk(2, -1)
+        )
 
 
 @dataclass(eq=False)
@@ -80,7 +82,7 @@ class MultDAE(Autoencoder):
 
     def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
         noisy = bag.scaled(self._choice_noise.sample(bag, generator).factor)
-        return choice_nll(self._coder.logits(self._coder(noisy)), bag)
+        return choice_nll(self._coder.logits(self._coder(noisy), bag.candidates), bag)
 
 
 @dataclass(eq=False)
