@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
+
+from bayesdrop.data import DataNotFound
+from bayesdrop.experiments import PieceCache, boluki2020_recommender
+from bayesdrop.experiments.boluki2020_recommender import MODELS, Config, draw, run
 from bayesdrop.experiments.boluki2020_recommender.report import make_claims, make_rows
+from bayesdrop.recommend.autoencoder import Autoencoder
 
 
 def trials(**means: float) -> dict[tuple[str, str], list[dict[str, object]]]:
@@ -25,7 +34,7 @@ def test_paired_differences_decide() -> None:
     found = trials(
         SIVAE__learnable=0.43, SIVAE__concrete=0.41, SIVAE__gaussian=0.42, VAE__dropout=0.42, VAE=0.40
     )
-    claims = {claim.text.split(" (")[0]: claim for claim in make_claims(found)}
+    claims = {claim.text.split(" (")[0]: claim for claim in make_claims("movielens-1m", found)}
     assert claims["Dropout of choices is crucial to the VAE"].holds
     assert claims["SIVAE with concrete dropout is worse than the VAE with dropout"].holds
     assert not claims["SIVAE with gaussian dropout is worse than the VAE with dropout"].holds
@@ -40,3 +49,54 @@ def test_rows_are_in_per_cent_beside_what_is_printed() -> None:
     assert row.ours is not None
     assert abs(row.ours - 42) < 1.5
     assert "MovieLens-20M" in row.note
+
+
+def test_other_seeds_take_the_weight_that_the_first_chose(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+
+    def fake(key: Mapping[str, Any]) -> dict[str, Any]:
+        asked.append((key["data"], key["model"], key["seed"], key["beta"], key["sampled_items"]))
+        users = np.full(5, 0.4)
+        piece = {"ndcg": users, "recall20": users, "recall50": users, "cpu_seconds": 1.0}
+        chosen = {"beta": 0.25 if key["beta"] is None else key["beta"], "score": "mean"}
+        return piece if key["model"] == "EASE" else {**piece, "chosen": chosen, "search": [chosen]}
+
+    monkeypatch.setattr(boluki2020_recommender, "trial", fake)
+    monkeypatch.setattr(boluki2020_recommender, "split_of", lambda common: None)
+    config = Config(
+        models=("VAE, dropout", "EASE"), recipes=("our",), num_seeds=3, also_models=("VAE, dropout",)
+    )
+    outcome = run(config, cache=PieceCache("recommender", folder=tmp_path), progress=False)
+    assert asked == [
+        ("gowalla", "VAE, dropout", 0, None, 4000),
+        ("movielens-1m", "VAE, dropout", 0, None, None),
+        ("movielens-1m", "EASE", 0, None, None),
+        ("movielens-1m", "VAE, dropout", 1, 0.25, None),
+        ("movielens-1m", "VAE, dropout", 2, 0.25, None),
+    ]
+    row = outcome.row("movielens-1m: VAE, dropout, our settings", "training (CPU s)")
+    assert row.note == "beta 0.25 of 1 tried by the first seed, score by the mean network"
+
+
+def test_a_data_set_that_is_not_at_hand_is_rows_that_were_not_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def missing(common: Mapping[str, Any]) -> None:
+        raise DataNotFound("it is not here")
+
+    monkeypatch.setattr(boluki2020_recommender, "split_of", missing)
+    outcome = run(Config(), cache=PieceCache("recommender", folder=tmp_path), progress=False)
+    assert len(outcome.rows) == 2 * 9 + 7 + 5
+    assert {(row.ours, row.note) for row in outcome.rows} == {(None, "it is not here")}
+    draw(outcome)
+
+
+def test_every_row_of_the_table_can_be_made() -> None:
+    options = {"hidden": 8, "latent": 4, "epochs": 1, "sampled_items": None, "seed": 0}
+    for name, model in MODELS.items():
+        for paper in (False, True):
+            made = model.make(options, paper)
+            if isinstance(made, Autoencoder) and made._has_divergence:
+                assert len(made._betas()) > 1, f"{name}: validation users have nothing to choose from"

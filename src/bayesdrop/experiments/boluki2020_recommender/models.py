@@ -8,12 +8,14 @@ from typing import Any
 
 __all__ = ["MODELS", "Model"]
 
+#: weights of the divergence that validation users choose from, in the papers' settings: for every user
+_PAPER_BETAS = (0.07, 0.2, 0.6)
 #: of Liang et al.'s networks, for those that have no settings of their own in print
 _LIANG = {
     "decoder_hidden": (600,),
     "activation": "tanh",
     "layer_norm": False,
-    "beta": 0.2,
+    "beta": _PAPER_BETAS,
     "beta_per_choice": False,
     "average": False,
     "batch_size": 500,
@@ -35,8 +37,9 @@ def _sivae(dropout: str | None) -> Callable[[dict[str, Any], bool], Any]:
     def make(options: dict[str, Any], paper: bool) -> Any:
         from bayesdrop.recommend import SIVAE
 
-        given = {**options, "dropout": dropout}
-        return SIVAE.published(**given) if paper else SIVAE(**given)
+        if paper:
+            return SIVAE.published(**{"beta": _PAPER_BETAS, **options, "dropout": dropout})
+        return SIVAE(**{**options, "dropout": dropout})
 
     return make
 

@@ -19,7 +19,9 @@ def trial(key: Mapping[str, Any]) -> dict[str, Any]:
     from bayesdrop.recommend.autoencoder import Autoencoder
 
     split = split_of(key)
-    options = {name: key[name] for name in ("hidden", "latent", "epochs", "seed")}
+    options = {name: key[name] for name in ("hidden", "latent", "epochs", "sampled_items", "seed")}
+    if key["beta"] is not None:
+        options["beta"] = key["beta"]
     model = MODELS[key["model"]].make(options, key["recipe"] == "the paper's")
     start = time.process_time()
     model.fit(split.train, split.validation)
@@ -34,6 +36,7 @@ def trial(key: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("recall20", "recall50", "ndcg"):
         found[name] = found[name][~np.isnan(found[name])]
     if isinstance(model, Autoencoder):
+        found["chosen"], found["search"] = model.chosen, model.search
         found["validation"] = np.asarray(model.history)
         found["seconds"] = np.asarray(model.seconds)
         rates = model.rates()
