@@ -11,7 +11,16 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from bayesdrop.recommend import SIVAE, Interactions, MultDAE, MultVAE, Recommender, UserSplit
+from bayesdrop.recommend import (
+    SIVAE,
+    Blend,
+    Interactions,
+    MultDAE,
+    MultVAE,
+    Recommender,
+    UserSplit,
+    blend,
+)
 from bayesdrop.recommend.autoencoder import Autoencoder
 
 SMALL: dict[str, Any] = {
@@ -135,3 +144,15 @@ def test_small_data_get_small_batches(split: UserSplit, monkeypatch: pytest.Monk
     sizes.clear()
     MultVAE(**options).fit(split.train)
     assert set(sizes) == {27}  # never more than 32
+
+
+def test_a_blend_searches_once_for_networks_that_differ_by_seed_only(
+    split: UserSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = [MultVAE(beta=(0.1, 1.0), **SMALL), MultVAE(beta=(0.1, 1.0), seed=1, **SMALL), SIVAE(**SMALL)]
+    monkeypatch.setattr(blend, "default_models", lambda num_items, seed: models)
+    model = Blend().fit(split.train, split.validation)
+    chosen = [row["chosen"]["beta"] for row in model.search]
+    assert chosen[1] == chosen[0]
+    assert f"beta={chosen[0]}," in model.search[1]["model"]
+    assert "beta=(" in model.search[2]["model"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bayesdrop.errors import must, whole_number
 from bayesdrop.metrics.ranking import Ranked, ndcg_at
+from bayesdrop.recommend.autoencoder import Autoencoder
 from bayesdrop.recommend.base import Recommender, without_seen
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
 from bayesdrop.recommend.neighbours import EASE
@@ -75,12 +76,13 @@ class Blend(Recommender):
     def _fit(self, train: Interactions, validation: HeldOutUsers | None, *, progress: bool) -> None:
         if validation is None:
             raise ValueError(must("Blend.fit", "validation", "users to choose weights by", None))
-        models = list(self.models or default_models(len(train.items), self.seed))
+        models: list[Recommender] = []
         some = validation.first(_USERS)
         right = torch.from_numpy(some.held.matrix.toarray() > 0)
         scores: list[Tensor] = []
-        for model in models:
-            model.fit(train, validation, progress=progress)
+        for one in self.models or default_models(len(train.items), self.seed):
+            model = _like_an_earlier(one, models) if self.models is None else one
+            models.append(model.fit(train, validation, progress=progress))
             scores.append(_standardised(torch.from_numpy(model.scores(some.seen))))
 
         def judged(total: Tensor) -> float:
@@ -171,6 +173,16 @@ class Blend(Recommender):
             model._restore(own, num_items)
 
     _weighed: list[tuple[Recommender, float]] = field(default_factory=list, init=False, repr=False)
+
+
+def _like_an_earlier(model: Recommender, earlier: Sequence[Recommender]) -> Recommender:
+    """With the weight of the divergence that its like of another seed has chosen: one search for both."""
+    if isinstance(model, Autoencoder):
+        for one in earlier:
+            if type(one) is type(model) and {**one.options(), "seed": model.seed} == model.options():
+                assert isinstance(one, Autoencoder)
+                return replace(model, beta=one.chosen["beta"])
+    return model
 
 
 def _standardised(scores: Tensor) -> Tensor:

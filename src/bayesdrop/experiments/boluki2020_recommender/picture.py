@@ -31,7 +31,8 @@ def draw(outcome: Outcome) -> Any:
                 scores = 100 * np.asarray(arrays[key], dtype=float)
                 curves.plot(seconds, scores, style, color=f"C{place}", label=f"{model}, {recipe}")
     curves.set(xlabel="CPU seconds of training", ylabel="NDCG@100 of validation users (%)", xscale="log")
-    curves.legend(frameon=False, fontsize=7)
+    if curves.lines:
+        curves.legend(frameon=False, fontsize=7)
     means = {
         (model, recipe): 100 * float(np.mean(arrays[f"{data}|{model}|{recipe}|ndcg"]))
         for model, recipe in names
@@ -49,5 +50,6 @@ def draw(outcome: Outcome) -> Any:
     rates.set(
         xlabel="share of users who chose the item", ylabel="learned chance of dropping it", xscale="log"
     )
-    rates.legend(frameon=False)
+    if rates.lines:
+        rates.legend(frameon=False)
     return figure
