@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesdrop.recommend import Interactions
+from bayesdrop.recommend import EASE, Interactions
 
 
 def test_a_table_becomes_a_matrix_with_its_ids() -> None:
@@ -72,3 +72,102 @@ def test_a_split_keeps_ids_and_loses_no_choice() -> None:
 def test_pairs_that_are_no_places_are_refused(pairs: object) -> None:
     with pytest.raises(ValueError, match=r"`pairs` must be"):
         Interactions.from_pairs(pairs, num_users=3, num_items=3)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [30, 10, 20, 5],
+        ["2020-01-30", "2020-01-10 12:00", "2020-01-20", "2020-01-05"],
+        pd.to_datetime(["2020-01-30", "2020-01-10", "2020-01-20", "2020-01-05"]),
+        ["30", "10", "20", "5"],
+    ],
+    ids=["numbers", "dates in words", "dates", "numbers in words"],
+)
+def test_a_pair_is_chosen_at_its_first_time(times: object) -> None:
+    table = pd.DataFrame({"user": ["b", "a", "b", "b"], "item": [1, 1, 1, 0], "when": times})
+    found = Interactions.from_table(table, time="when")
+    assert found.pairs().tolist() == [[0, 1], [1, 0], [1, 1]]
+    assert found.times is not None
+    assert np.argsort(found.times).tolist() == [1, 0, 2]
+    swapped = found.aligned(np.array([1, 0])).of_users(np.array([1]))
+    assert swapped.times is not None
+    assert swapped.times.tolist() == found.times[[2, 1]].tolist()
+
+
+def timed(users: int = 60, seed: int = 0) -> tuple[pd.DataFrame, Interactions]:
+    source = np.random.default_rng(seed)
+    size = 1500
+    table = pd.DataFrame(
+        {
+            "user": source.integers(users, size=size),
+            "item": source.integers(0, 50, size=size),
+            "when": source.integers(0, 1000, size=size),
+        }
+    )
+    first = table.groupby(["user", "item"], as_index=False)["when"].min()
+    return first, Interactions.from_table(table, time="when")
+
+
+def rows_of(data: Interactions) -> set[tuple[int, int]]:
+    return {(int(data.users[user]), int(data.items[item])) for user, item in data.pairs()}
+
+
+def test_the_last_choices_of_all_are_after_two_moments() -> None:
+    first, data = timed()
+    split = data.split_by_time(validation=0.2, test=0.1)
+    order = np.sort(first["when"].to_numpy())
+    cuts = order[int(0.7 * len(order))], order[int(0.9 * len(order))]
+
+    def rows(frame: pd.DataFrame) -> set[tuple[int, int]]:
+        return set(zip(frame["user"], frame["item"], strict=True))
+
+    assert rows_of(split.train) == rows(first[first["when"] < cuts[0]])
+    between = first[(first["when"] >= cuts[0]) & (first["when"] < cuts[1])]
+    assert rows_of(split.validation.held) == rows(between)
+    assert rows_of(split.validation.seen) <= rows_of(split.train)
+    assert rows_of(split.test.held) == rows(first[first["when"] >= cuts[1]])
+    assert rows_of(split.test.seen) <= rows(first[first["when"] < cuts[1]])
+    for part in (split.validation, split.test):
+        assert (part.seen.users == part.held.users).all()
+        assert (np.diff(part.seen.matrix.indptr) > 0).all()
+        assert (np.diff(part.held.matrix.indptr) > 0).all()
+
+
+def test_the_last_choices_of_each_user_are_held() -> None:
+    first, data = timed()
+    split = data.split_by_time(validation=0.1, test=0.2, last="of each user")
+    known = set(split.train.items.tolist())
+    for user, own in first.sort_values(["when", "item"]).groupby("user"):
+        ids = own["item"].tolist()
+        tested, validated = max(1, int(0.2 * len(ids))), max(1, int(0.1 * len(ids)))
+        parts = ids[: -tested - validated], ids[-tested - validated : -tested], ids[-tested:]
+        for held_out, want in ((split.validation, parts[1]), (split.test, parts[2])):
+            place = np.flatnonzero(held_out.held.users == user)
+            assert set(held_out.held.items[held_out.held.matrix[place].indices]) == set(want) & known
+        place = np.flatnonzero(split.train.users == user)
+        assert set(split.train.items[split.train.matrix[place].indices]) == set(parts[0])
+
+
+def test_a_model_takes_a_split_by_time() -> None:
+    split = timed()[1].split_by_time()
+    model = EASE(l2=5).fit(split.train, split.validation)
+    assert len(model.ranked(split.test, 10).hits) == len(split.test.seen.users)
+
+
+def test_times_that_say_nothing_are_refused() -> None:
+    table = {"user": [1, 1, 2], "item": [5, 6, 5], "when": ["yesterday", "2020-01-01", "2020-01-02"]}
+    with pytest.raises(ValueError, match=r"'when' is neither a number nor a date .* in row 1"):
+        Interactions.from_table(table, time="when")
+    with pytest.raises(ValueError, match=r"split_by_time: `self` must be Interactions with times"):
+        Interactions.from_table(table).split_by_time()
+    data = timed()[1]
+    with pytest.raises(ValueError, match=r"`validation` must be below 1 together with `test`"):
+        data.split_by_time(validation=0.5, test=0.5)
+    with pytest.raises(ValueError, match=r"`last` must be 'of all' or 'of each user'"):
+        data.split_by_time(last="week")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"`min_items` must be what some users have"):
+        data.split_by_time(min_items=1000)
+    still = {"user": np.repeat(np.arange(5), 6), "item": np.tile(np.arange(6), 5), "when": [7] * 30}
+    with pytest.raises(ValueError, match=r"a part of all choices that lies apart in time"):
+        Interactions.from_table(still, time="when").split_by_time()
