@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 
 from bayesdrop.data import DataNotFound
 from bayesdrop.experiments import PieceCache, boluki2020_recommender
-from bayesdrop.experiments.boluki2020_recommender import MODELS, Config, draw, run
+from bayesdrop.experiments.boluki2020_recommender import MODELS, PRESETS, Config, draw, run
 from bayesdrop.experiments.boluki2020_recommender.report import make_claims, make_rows
+from bayesdrop.experiments.boluki2020_recommender.trials import split_of
 from bayesdrop.recommend.autoencoder import Autoencoder
 
 
@@ -100,3 +103,45 @@ def test_every_row_of_the_table_can_be_made() -> None:
             made = model.make(options, paper)
             if isinstance(made, Autoencoder) and made._has_divergence:
                 assert len(made._betas()) > 1, f"{name}: validation users have nothing to choose from"
+
+
+def test_the_papers_data_sets_stand_beside_their_own_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A made-up MovieLens-20M: liked films only, users of five, and the number that is printed for it."""
+    source = np.random.default_rng(0)
+    lines = ["userId,movieId,rating,timestamp"]
+    lines += [
+        f"{user},{item},{source.integers(1, 11) / 2},0" for user in range(1, 60) for item in range(1, 130)
+    ]
+    (tmp_path / "movielens-20m").mkdir()
+    with zipfile.ZipFile(tmp_path / "movielens-20m" / "ml-20m.zip", "w") as archive:
+        archive.writestr("ml-20m/ratings.csv", "\n".join(lines))
+    monkeypatch.setenv("BAYESDROP_DATA", str(tmp_path))
+    assert PRESETS["paper"].data == "movielens-20m"
+    config = replace(
+        PRESETS["paper"], models=("popularity", "VAE, dropout"), held_users=8, epochs=1, hidden=8, latent=4
+    )
+    outcome = run(config, cache=PieceCache("recommender", folder=tmp_path / "pieces"), progress=False)
+    row = outcome.row("movielens-20m: VAE, dropout, the paper's settings", "NDCG@100 (%)")
+    assert (row.paper, row.note) == ("42.63", "")
+
+
+def test_songs_of_few_users_and_users_of_few_songs_are_left_out_of_msd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"u{user}\ts{song}\t2" for user in range(240) for song in range(25) if user % 4 or song < 15]
+    lines += [f"u{user}\trare\t1" for user in range(100)]
+    (tmp_path / "msd").mkdir()
+    with zipfile.ZipFile(tmp_path / "msd" / "train_triplets.txt.zip", "w") as archive:
+        archive.writestr("train_triplets.txt", "\n".join(lines))
+    monkeypatch.setenv("BAYESDROP_DATA", str(tmp_path))
+    # 15 songs were played by all 240 users, 10 by 180 of them, one by 100.
+    with pytest.raises(ValueError, match="the users with 20 items"):
+        split_of({"data": "msd", "held_users": 30, "split_seed": 0})
+    lines += [f"v{user}\ts{song}\t2" for user in range(100) for song in range(25)]
+    with zipfile.ZipFile(tmp_path / "msd" / "train_triplets.txt.zip", "w") as archive:
+        archive.writestr("train_triplets.txt", "\n".join(lines))
+    split = split_of({"data": "msd", "held_users": 30, "split_seed": 0})
+    assert len(split.train.items) == 25
+    assert len(split.train.users) == 280 - 60

@@ -171,3 +171,11 @@ def test_times_that_say_nothing_are_refused() -> None:
     still = {"user": np.repeat(np.arange(5), 6), "item": np.tile(np.arange(6), 5), "when": [7] * 30}
     with pytest.raises(ValueError, match=r"a part of all choices that lies apart in time"):
         Interactions.from_table(still, time="when").split_by_time()
+
+
+def test_rare_items_go_first_and_then_users_with_few() -> None:
+    table = {"user": ["a", "a", "a", "b", "b", "c"], "item": [1, 2, 3, 1, 2, 1]}
+    found = Interactions.from_table(table).frequent(min_users=2, min_items=2)
+    assert found.items.tolist() == [1, 2]
+    assert found.users.tolist() == ["a", "b"]
+    assert len(found) == 4

@@ -182,6 +182,18 @@ class Interactions:
             times = self.times[np.repeat(starts, sizes) + within]
         return Interactions(matrix, self.users[places], self.items, times)
 
+    def frequent(self, *, min_users: int = 0, min_items: int = 0) -> Interactions:
+        """Items that enough users chose, and of what is left the users who chose enough items.
+
+        Args:
+            min_users: of an item.
+            min_items: of a user.
+        """
+        whole_number("frequent", "min_users", min_users, at_least=0)
+        whole_number("frequent", "min_items", min_items, at_least=0)
+        found = self.aligned(self.items[self.counts() >= min_users])
+        return found.of_users(np.flatnonzero(np.diff(found.matrix.indptr) >= min_items))
+
     def hidden(self, *, held: float = 0.2, seed: int = 0) -> HeldOutUsers:
         """All users, a share of whose items is hidden, for a model that was trained on others.
 

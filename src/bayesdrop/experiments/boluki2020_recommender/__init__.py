@@ -12,7 +12,9 @@ weights). The weight of the divergence is chosen on validation users in both, wi
 row, and so is whether scores are the mean network's or averaged over draws. Differences are paired over test
 users, seeds averaged. Gowalla, with 40,981 places and fewer choices a user, has fewer rows and one seed.
 
-With `--preset paper` the models run on MovieLens-20M, from a table that `--set file=ratings.csv` names.
+With `--preset paper` the models run on MovieLens-20M, which is downloaded where a network exists, and with
+`--preset netflix` and `--preset msd` on the others, from folders of your own (see `bayesdrop.data`): a day of
+a large machine each. `--set data=file --set file=ratings.csv` takes a table userId,movieId,rating.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _FEW = ("SIVAE, learnable", "VAE, dropout", "VAE", "EASE", "popularity")
 class Config:
     """All rows of the table on MovieLens-1M, five seeds, and a few of them on Gowalla."""
 
-    data: str = "movielens-1m"  #: movielens-1m, movielens-100k, gowalla or file
+    data: str = "movielens-1m"  #: or movielens-100k, gowalla, movielens-20m, netflix, msd, file
     models: tuple[str, ...] = tuple(MODELS)
     recipes: tuple[str, ...] = ("our", "the paper's")
     num_seeds: int = 5
@@ -63,6 +65,11 @@ class Config:
     also_sampled_items: int | None = 4000
     also_held_users: int = 3000
     seed: int = 0
+
+
+def _published(data: str, held_users: int) -> Config:
+    """One of the paper's data sets, in its settings."""
+    return Config(data=data, held_users=held_users, recipes=("the paper's",), num_seeds=1, also="")
 
 
 SMOKE = Config(
@@ -97,7 +104,9 @@ PRESETS = {
         held_users=3000,
         also="",
     ),
-    "paper": Config(data="file", held_users=10_000, recipes=("the paper's",), num_seeds=1, also=""),
+    "paper": _published("movielens-20m", 10_000),
+    "netflix": _published("netflix", 40_000),
+    "msd": _published("msd", 50_000),
 }
 
 

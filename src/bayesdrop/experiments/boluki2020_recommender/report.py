@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesdrop.experiments.boluki2020_recommender.models import MODELS
+from bayesdrop.experiments.boluki2020_recommender.models import MODELS, PRINTED
 from bayesdrop.experiments.row import Claim, Row
 
 __all__ = ["Trials", "make_arrays", "make_claims", "make_missing", "make_notes", "make_rows"]
@@ -19,24 +19,28 @@ _METRICS = (("recall@20 (%)", "recall20"), ("recall@50 (%)", "recall50"), ("NDCG
 
 def make_rows(data: str, trials: Trials) -> Iterator[Row]:
     """Three numbers a model and recipe, in per cent: means over seeds and users, errors over users."""
-    note = "" if data == "file" else f"printed for MovieLens-20M; ours is {data}"
     for (model, recipe), found in trials.items():
-        printed = MODELS[model].printed
+        printed, note = _printed(data, model)
         setting = _setting(data, model, recipe)
         for place, (metric, name) in enumerate(_METRICS):
             mean, error = _summary(_users(found, name))
-            paper = None if printed is None else f"{printed[place]:.2f}"
-            yield Row(setting, metric, paper, 100 * mean, 100 * error, note if printed else "")
+            yield Row(setting, metric, printed and printed[place], 100 * mean, 100 * error, note)
         seconds = float(np.mean([piece["cpu_seconds"] for piece in found]))
         yield Row(setting, "training (CPU s)", None, seconds, note=_searched(found[0]))
 
 
 def make_missing(data: str, model: str, recipe: str, reason: str) -> Row:
     """The row of a model whose data set is not at hand."""
-    printed = MODELS[model].printed
-    return Row(
-        _setting(data, model, recipe), _METRICS[2][0], printed and f"{printed[2]:.2f}", None, note=reason
-    )
+    printed, _ = _printed(data, model)
+    return Row(_setting(data, model, recipe), _METRICS[2][0], printed and printed[2], None, note=reason)
+
+
+def _printed(data: str, model: str) -> tuple[tuple[str, str, str] | None, str]:
+    """What the paper prints for a data set, or else for MovieLens-20M; and what to say of it."""
+    if data in PRINTED:
+        return PRINTED[data].get(model), ""
+    printed = PRINTED["movielens-20m"].get(model)
+    return printed, f"printed for MovieLens-20M; ours is {data}" if printed and data != "file" else ""
 
 
 def _setting(data: str, model: str, recipe: str) -> str:
@@ -122,7 +126,7 @@ def make_notes(data: str) -> list[str]:
         "Epochs, the weights that are kept, the weight of the divergence and whether scores are averaged "
         "over draws are chosen by validation users, for every model alike.",
     ]
-    if data != "file":
+    if data != "file" and data not in PRINTED:
         notes.insert(0, f"The data are {data}; the paper's are MovieLens-20M, Netflix and MSD.")
     return notes
 
