@@ -53,7 +53,8 @@ class Blend(Recommender):
         seed: of the default models.
 
     Attributes:
-        search: what each model reached by itself on validation users, and its weight.
+        search: what each model reached by itself on validation users, what they chose for it, and its weight.
+        ndcg: what the blend reached on them.
 
     Reference: Caruana, Niculescu-Mizil, Crew & Ksikes (2004).
     """
@@ -62,6 +63,7 @@ class Blend(Recommender):
     picks: int = 12
     seed: int = 0
     search: list[dict[str, Any]] = field(default_factory=list, init=False, repr=False)
+    ndcg: float = field(default=float("nan"), init=False, repr=False)
 
     def __post_init__(self) -> None:
         whole_number("Blend", "picks", self.picks, at_least=1)
@@ -99,6 +101,7 @@ class Blend(Recommender):
             counts[place] += 1
             if values[place] > best_value:
                 best, best_value = list(counts), values[place]
+        self.ndcg = best_value
         self._weighed = [
             (model, count / sum(best)) for model, count in zip(models, best, strict=True) if count
         ]
@@ -145,12 +148,13 @@ class Blend(Recommender):
                 for model, weight in self._weighed
             ],
             "search": self.search,
+            "ndcg": self.ndcg,
         }
 
     @classmethod
     def _from_options(cls, options: dict[str, Any]) -> Blend:
         made = cls(picks=options["picks"], seed=options["seed"])
-        made.search = options["search"]
+        made.search, made.ndcg = options["search"], float(options["ndcg"])
         for part in options["parts"]:
             model = Recommender._kinds[part["class"]]._from_options(part["options"])
             model._take_facts(part["facts"])
