@@ -20,6 +20,7 @@ def trial(key: Mapping[str, Any]) -> dict[str, Any]:
 
     split = split_of(key)
     options = {name: key[name] for name in ("hidden", "latent", "epochs", "sampled_items", "seed")}
+    options.update(key.get("scaled", {}))
     if key["beta"] is not None:
         options["beta"] = key["beta"]
     model = MODELS[key["model"]].make(options, key["recipe"] == "the paper's")
