@@ -129,8 +129,8 @@ def make_notes(data: str) -> list[str]:
     if data != "file" and data not in PRINTED:
         notes.insert(0, f"The data are {data}; the paper's are MovieLens-20M, Netflix and MSD.")
         notes.append(
-            "In the paper's settings the divergence reaches its full weight after 400 steps, that of SIVAE with "
-            "its larger batches after 200, instead of 40,000: there are fewer users."
+            "In the paper's settings the divergence reaches its full weight after 400 steps, that of SIVAE "
+            "with its larger batches after 200, instead of 40,000: there are fewer users."
         )
     return notes
 
