@@ -68,6 +68,10 @@ def test_from_a_table_to_lists(tmp_path: Path) -> None:
     again = runner.invoke(app, ["recommend", "evaluate", str(model), str(data), *columns, "--json"])
     assert again.exit_code == 0, again.output
     assert json.loads(again.output)["test_users"] == 150
+    pd.DataFrame({"who": [1] * 9, "what": list("abcdefghi"), "stars": 5}).to_csv(data, index=False)
+    strangers = runner.invoke(app, ["recommend", "evaluate", str(model), str(data), *columns])
+    assert strangers.exit_code == 2
+    assert "the model knows none of the 9 items" in strangers.output
 
 
 @pytest.mark.parametrize(

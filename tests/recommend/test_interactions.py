@@ -27,6 +27,11 @@ def test_a_table_becomes_a_matrix_with_its_ids() -> None:
         ({"user": [1, None, 2]}, {}, r"the column 'user' is empty in row 2"),
         ({"rating": [1, "many", 2]}, {"rating": "rating"}, r"'rating' is not a number in row 2"),
         ({"rating": [1, -1, 0]}, {"rating": "rating"}, r"'rating' is not positive, .* in row 2, 3"),
+        ({"rating": [1, float("inf"), 2]}, {"rating": "rating"}, r"'rating' is not a number in row 2"),
+        ({"rating": [5, float("inf"), 2]}, {"rating": "rating", "at_least": 4}, r"not a number in row 2"),
+        ({"user": [1, [2], 2]}, {}, r"the column 'user' is neither a number nor a text in row 2"),
+        ({"item": list(pd.date_range("2020-01-01", periods=3))}, {}, r"'item' is neither .* in row 1, 2, 3"),
+        ({"item": [1, 2]}, {}, r"Interactions.from_table: `table`.*same length"),
         ({}, {"at_least": 3}, r"`at_least` must be None without `rating`; got 3"),
         ({}, {"rating": "rating", "at_least": 9}, r"no row is left"),
     ],
@@ -179,3 +184,22 @@ def test_rare_items_go_first_and_then_users_with_few() -> None:
     assert found.items.tolist() == [1, 2]
     assert found.users.tolist() == ["a", "b"]
     assert len(found) == 4
+
+
+def test_what_is_no_table_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match=r"`table` must be a data frame or a mapping of columns; got \[1, 2\]"
+    ):
+        Interactions.from_table([1, 2])
+
+
+def test_users_of_one_item_are_left_out_of_splits_and_named_where_nothing_is_left() -> None:
+    alone = Interactions.from_table({"user": np.arange(40), "item": np.arange(40) % 5})
+    with pytest.raises(ValueError, match=r"`min_items` must be what some users have, at most 1; got 5"):
+        alone.split_by_users()
+    with pytest.raises(ValueError, match=r"`held` must be enough for one item of one user"):
+        alone.hidden()
+    others = {"user": np.repeat(np.arange(100, 130), 8), "item": np.tile(np.arange(8), 30)}
+    both = {name: np.concatenate([column, np.arange(5)]) for name, column in others.items()}
+    split = Interactions.from_table(both).split_by_users(validation=5, test=5)
+    assert min(split.train.users) >= 100

@@ -127,7 +127,10 @@ def add_recommend(app: Any, typer: Any) -> None:
 
             recommender = _loaded(model)
             choices = _choices(data, user, item, rating, at_least, separator)
-            report = evaluate_lists(recommender, choices.aligned(recommender.items).hidden(seed=seed))
+            known = choices.aligned(recommender.items)
+            if not len(known):
+                raise ValueError(f"the model knows none of the {len(choices.items):,} items of {data}.")
+            report = evaluate_lists(recommender, known.hidden(seed=seed))
             if as_json:
                 print(json.dumps(report, indent=1))
             else:

@@ -233,6 +233,9 @@ class Recommender(ABC):
         """
         seen = self._known(held_out.seen, "ranked").matrix
         held = held_out.held.aligned(self.items).matrix
+        if not held.nnz:
+            want = "users with items that are held out and that the model knows"
+            raise ValueError(must(f"{type(self).__name__}.ranked", "held_out", want, held_out.held))
         parts = []
         for start, part in self._chunks(seen):
             right = torch.from_numpy(held[start : start + part.shape[0]].toarray() > 0)

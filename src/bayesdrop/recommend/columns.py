@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayesdrop.errors import real_number
+from bayesdrop.errors import must, real_number, told_by
 
-__all__ = ["liked_rows", "refuse_rows", "times_of"]
+__all__ = ["as_frame", "liked_rows", "refuse_ids", "refuse_rows", "times_of"]
+
+
+def as_frame(table: Any) -> pd.DataFrame:
+    """A data frame, or a mapping of columns of one length, as a data frame."""
+    if isinstance(table, pd.DataFrame):
+        return table
+    if isinstance(table, Mapping):
+        with told_by("Interactions.from_table", "table"):
+            return pd.DataFrame(dict(table))
+    raise TypeError(must("Interactions.from_table", "table", "a data frame or a mapping of columns", table))
+
+
+def refuse_ids(column: pd.Series[Any]) -> None:
+    """Raise where a value cannot name a user or an item, in files too."""
+    if column.dtype.kind not in "iufb":
+        known = column.map(lambda value: isinstance(value, str | int | float | np.integer | np.floating))
+        refuse_rows(~known.astype(bool), f"the column {column.name!r} is neither a number nor a text")
 
 
 def times_of(column: pd.Series[Any]) -> NDArray[np.float64]:
@@ -29,7 +47,7 @@ def times_of(column: pd.Series[Any]) -> NDArray[np.float64]:
 def liked_rows(frame: pd.DataFrame, rating: str, at_least: float | None) -> pd.DataFrame:
     """Rows of at least a rating; all where none is said, and then ratings must be positive."""
     numbers = pd.to_numeric(frame[rating], errors="coerce")
-    refuse_rows(numbers.isna(), f"{rating!r} is not a number")
+    refuse_rows(~np.isfinite(numbers.astype(np.float64)), f"{rating!r} is not a number")
     if at_least is None:
         refuse_rows(numbers <= 0, f"{rating!r} is not positive, and no `at_least` says what it means")
         return frame

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from bayesdrop.data.implicit import ImplicitFeedback, split_by_users
 from bayesdrop.errors import is_one_of, must, real_number, whole_number, whole_seed
-from bayesdrop.recommend.columns import liked_rows, refuse_rows, times_of
+from bayesdrop.recommend.columns import as_frame, liked_rows, refuse_ids, refuse_rows, times_of
 from bayesdrop.recommend.moments import later_of_all, later_of_each
 
 __all__ = ["HeldOutUsers", "Interactions", "UserSplit"]
@@ -74,13 +74,15 @@ class Interactions:
         >>> Interactions.from_table(rows).items
         array([3, 7])
         """
-        frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(dict(table))
+        frame = as_frame(table)
         for argument, name in (("user", user), ("item", item), ("rating", rating), ("time", time)):
             if name is not None and name not in frame.columns:
                 want = f"a column of the table: {', '.join(map(str, frame.columns))}"
                 raise ValueError(must("Interactions.from_table", argument, want, name))
             if name is not None:
                 refuse_rows(frame[name].isna(), f"the column {name!r} is empty")
+            if argument in ("user", "item"):
+                refuse_ids(frame[name])
         if at_least is not None and rating is None:
             raise ValueError(must("Interactions.from_table", "at_least", "None without `rating`", at_least))
         if rating is not None:
@@ -241,6 +243,9 @@ class Interactions:
         owner = "split_by_users"
         real_number(owner, "held", held, "in (0, 1)", above=0, below=1)
         enough = int((np.diff(self.matrix.indptr) >= min_items).sum())
+        if not enough:
+            most = int(np.diff(self.matrix.indptr).max(initial=0))
+            raise ValueError(must(owner, "min_items", f"what some users have, at most {most}", min_items))
         found = split_by_users(
             torch.from_numpy(self.pairs()),
             num_validation=_number(owner, "validation", validation, enough),
