@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bayesdrop.cli import build_app
+from bayesdrop.cli.recommend_report import why_chosen
 from bayesdrop.recommend import MultVAE, blend
 
 
@@ -40,7 +41,20 @@ def test_from_a_table_to_lists(tmp_path: Path) -> None:
     fitted = runner.invoke(app, ["recommend", "fit", str(data), *columns, "-o", str(model)])
     assert fitted.exit_code == 0, fitted.output
     assert "NDCG@" in fitted.output
-    assert json.loads((model / "report.json").read_text())["test_users"] == 15
+    report = json.loads((model / "report.json").read_text())
+    assert report["test_users"] == 15
+    assert report["numbers"].keys() == report["most popular"]["numbers"].keys()
+    for name in ("recall@20", "coverage@20", "novelty@20, bits", "popularity of lists"):
+        assert name in report["numbers"]
+    for shares in report["tenths"].values():
+        assert sum(shares) == pytest.approx(1)
+    assert report["why"].startswith("MultVAE (1.00) alone")
+    assert report["search"][0]["chosen"]["score"] in ("mean", "draws")
+    page = (model / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 2
+    assert "http" not in page
+    assert report["why"] in page
+    assert f"{report['numbers']['recall@20']:.4f}" in page
     words = ["recommend", "for", str(model), str(data), *columns, "-k", "3", "-o", str(lists)]
     listed = runner.invoke(app, words)
     assert listed.exit_code == 0, listed.output
@@ -54,6 +68,10 @@ def test_from_a_table_to_lists(tmp_path: Path) -> None:
     again = runner.invoke(app, ["recommend", "evaluate", str(model), str(data), *columns, "--json"])
     assert again.exit_code == 0, again.output
     assert json.loads(again.output)["test_users"] == 150
+    pd.DataFrame({"who": [1] * 9, "what": list("abcdefghi"), "stars": 5}).to_csv(data, index=False)
+    strangers = runner.invoke(app, ["recommend", "evaluate", str(model), str(data), *columns])
+    assert strangers.exit_code == 2
+    assert "the model knows none of the 9 items" in strangers.output
 
 
 @pytest.mark.parametrize(
@@ -72,3 +90,16 @@ def test_a_table_that_cannot_be_used_is_told_of(words: list[str], message: str, 
     assert done.exit_code == 2
     assert message in done.output
     assert not model.exists()
+
+
+def test_why_a_blend_was_taken_is_said_in_words() -> None:
+    search = [
+        {"model": "EASE(l2=500.0)", "ndcg": 0.42, "weight": 0.25},
+        {"model": "MultVAE(p=0.5)", "ndcg": 0.43, "weight": 0.75},
+        {"model": "SIVAE(p=0.5)", "ndcg": 0.41, "weight": 0.0},
+    ]
+    said = why_chosen(search, 0.44)
+    assert said == (
+        "A blend of EASE (0.25), MultVAE (0.75): NDCG@100 of validation users is 0.4400; the best model "
+        "alone, MultVAE, has 0.4300."
+    )

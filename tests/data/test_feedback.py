@@ -16,7 +16,10 @@ from bayesdrop.data import (
     DataNotFound,
     load_gowalla,
     load_movielens_1m,
+    load_movielens_20m,
     load_movielens_100k,
+    load_msd,
+    load_netflix,
     split_by_users,
 )
 from bayesdrop.data import gowalla as gowalla_module
@@ -137,8 +140,88 @@ def test_too_few_users_are_refused(pairs: torch.Tensor) -> None:
 
 
 def test_what_is_absent_is_said_to_be() -> None:
-    for load in (load_movielens_100k, load_gowalla):
+    for load in (load_movielens_100k, load_movielens_20m, load_gowalla):
         with pytest.raises(DataNotFound, match="BAYESDROP_OFFLINE is set"):
             load()
-    with pytest.raises(DataNotFound, match="no checksum of it is on record"):
-        load_movielens_1m()
+    for load_own in (load_movielens_1m, load_netflix, load_msd):
+        with pytest.raises(DataNotFound, match="no checksum of it is on record"):
+            load_own()
+
+
+def test_the_archive_of_movielens_20m_has_half_stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "movielens-20m").mkdir()
+    path = tmp_path / "movielens-20m" / "ml-20m.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(
+            "ml-20m/ratings.csv", "userId,movieId,rating,timestamp\n1,2,3.5,1112486027\n1,29,4.0,7\n"
+        )
+    monkeypatch.setenv("BAYESDROP_DATA", str(tmp_path))
+    data = load_movielens_20m()
+    assert data.rating.tolist() == [3.5, 4.0]
+    assert data.liked().tolist() == [[1, 29]]
+    assert data.timestamp.tolist() == [1112486027, 7]
+
+
+def test_an_archive_of_movielens_20m_that_is_another_is_refused(cache: Path) -> None:
+    originals = cache / "data" / "originals" / "movielens-20m"
+    originals.mkdir(parents=True)
+    (originals / "ml-20m.zip").write_bytes(b"something else")
+    with pytest.raises(DataNotFound, match="its SHA-256 is not 96f243c3"):
+        load_movielens_20m()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"combined_data_1.txt": "1:\n7,3,2005-09-06\n8,5,2005-05-13\n2:\n7,4,1999-11-11\n"},
+        {
+            "training_set/mv_0000001.txt": "1:\r\n7,3,2005-09-06\r\n8,5,2005-05-13\r\n",
+            "training_set/mv_0000002.txt": "2:\n7,4,1999-11-11",
+        },
+    ],
+    ids=["joined", "a file for every film"],
+)
+def test_the_files_of_netflix_give_ratings(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        path = tmp_path / "netflix" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+    monkeypatch.setenv("BAYESDROP_DATA", str(tmp_path))
+    data = load_netflix()
+    assert data.user.tolist() == [7, 8, 7]
+    assert data.item.tolist() == [1, 1, 2]
+    assert data.rating.tolist() == [3, 5, 4]
+    assert data.timestamp[2] == 942278400
+    assert data.liked().tolist() == [[8, 1], [7, 2]]
+
+
+def test_files_of_netflix_that_are_others_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netflix").mkdir()
+    monkeypatch.setenv("BAYESDROP_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match=r"has neither mv_\*.txt nor combined_data_\*.txt"):
+        load_netflix()
+    (tmp_path / "netflix" / "mv_1.txt").write_text("7,3,2005-09-06\n")
+    with pytest.raises(ValueError, match="does not begin with the number of a film"):
+        load_netflix()
+
+
+def test_the_triplets_of_msd_are_numbered_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "msd").mkdir()
+    path = tmp_path / "msd" / "train_triplets.txt.zip"
+    monkeypatch.setenv("BAYESDROP_DATA", str(tmp_path))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("train_triplets.txt", "b80\tSOA\t1\nb80\tSOB\t12\nc1\tSOA\t3\n")
+    data = load_msd()
+    assert data.pairs().tolist() == [[0, 0], [0, 1], [1, 0]]
+    assert data.count.tolist() == [1, 12, 3]
+    assert (data.users.tolist(), data.items.tolist()) == (["b80", "c1"], ["SOA", "SOB"])
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("train_triplets.txt", "b80\tSOA\t1\nb80 SOB 12\n")
+    with pytest.raises(ValueError, match=r"line 2 of .* is not a user, a song and a count"):
+        load_msd()

@@ -16,8 +16,9 @@ from bayesdrop.data.arrays import arrays_digest, read_npz
 def test_a_download_has_a_checksum_and_a_home(name: str) -> None:
     dataset = DATASETS[name]
     assert dataset.name == name
-    assert bool(dataset.download) == bool(dataset.sha256)
+    assert bool(dataset.download) == bool(dataset.sha256 or dataset.file_sha256)
     assert re.fullmatch(r"([0-9a-f]{64})?", dataset.sha256)
+    assert re.fullmatch(r"([0-9a-f]{64})?", dataset.file_sha256)
     assert dataset.home.startswith("http")
     assert dataset.terms
 

@@ -28,6 +28,7 @@ from bayesdrop.recommend import (
     Recommender,
     UserSplit,
     VampVAE,
+    evaluate_lists,
 )
 
 SMALL: dict[str, Any] = {
@@ -242,3 +243,26 @@ def test_what_cannot_be_fitted_is_refused(split: UserSplit, tmp_path: Path) -> N
     fitted.save(tmp_path / "model")
     with pytest.raises(ValueError, match=r"EASE.load: `path` must be a file of a EASE"):
         EASE.load(tmp_path / "model")
+
+
+def test_users_without_anything_held_out_are_refused_by_every_door(split: UserSplit) -> None:
+    data = Interactions(split.train.matrix, split.train.users, split.train.items)
+    empty = data.split_by_users(validation=0, test=10)
+    for model in (EASE(), MultVAE(**SMALL), Blend()):
+        with pytest.raises(ValueError, match=r"fit: `validation` must be users with items that are held out"):
+            model.fit(empty.train, empty.validation)
+    fitted = EASE().fit(empty.train)
+    strangers = Interactions.from_table({"user": [1] * 10, "item": list("abcdefghij")}).hidden()
+    for held_out in (empty.validation, strangers):
+        with pytest.raises(ValueError, match=r"EASE.ranked: `held_out` must be users with items"):
+            evaluate_lists(fitted, held_out)
+
+
+@pytest.mark.parametrize(
+    "model", [CLOSED[1], CLOSED[3], NETWORKS[0], NETWORKS[5]], ids=lambda m: type(m).__name__
+)
+def test_users_with_one_item_can_be_learned_from(model: Recommender) -> None:
+    alone = Interactions.from_table({"user": np.arange(40), "item": np.arange(40) % 5})
+    lists = model.fit(alone).recommend([[0], [], [0, 0, "nobody knows"]], k=2)
+    assert np.isfinite(lists.scores).all()
+    assert lists.known.tolist() == [1, 0, 1]

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from scipy.sparse import csr_array
 
-from bayesdrop.recommend import IAFVAE, SIVAE, VampVAE
-from bayesdrop.recommend.histories import Bag, ItemBag, choice_nll
+from bayesdrop.recommend import IAFVAE, SIVAE, MultDAE, MultVAE, VampVAE
+from bayesdrop.recommend.autoencoder import Autoencoder
+from bayesdrop.recommend.histories import Bag, Candidates, ItemBag, choice_nll
 from bayesdrop.recommend.masks import ConcreteChoices, FixedChoices, GaussianChoices, LearnableChoices, Mask
 from bayesdrop.recommend.sivae import _divergence
 from bayesdrop.recommend.vae import gaussian_kl
@@ -148,3 +149,57 @@ def test_the_learned_prior_is_the_mixture_of_its_posteriors() -> None:
     exact = torch.logsumexp(parts.log_prob(z.unsqueeze(1)).sum(-1), 1) - np.log(4)
     constant = 1.5 * np.log(2 * np.pi)
     torch.testing.assert_close(model._log_prior(z) - constant, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_a_softmax_over_some_items_has_the_right_sum_on_average() -> None:
+    """All ways to draw two of the items that nobody chose, each as likely as another."""
+    matrix = csr_array(np.array([[1, 0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 1]], dtype=np.float32))
+    logits = torch.randn(2, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    bag = Bag.of(matrix)
+    generator = torch.Generator().manual_seed(1)
+    sums = {}
+    for _ in range(200):
+        some = Candidates.of(bag.items, 7, 2, generator)
+        assert some.columns[:3].tolist() == [0, 2, 6]
+        assert some.columns[some.places].tolist() == bag.items.tolist()
+        drawn = tuple(sorted(some.columns[3:].tolist()))
+        sums[drawn] = (logits[:, some.columns] + some.correction).exp().sum(1)
+    assert len(sums) == 6
+    torch.testing.assert_close(torch.stack(list(sums.values())).mean(0), logits.exp().sum(1))
+
+
+@pytest.mark.parametrize("make", [MultVAE, MultDAE, SIVAE, VampVAE, IAFVAE], ids=lambda kind: kind.__name__)
+def test_a_softmax_over_all_candidates_is_the_softmax_over_all_items(make: type[Autoencoder]) -> None:
+    model = make(hidden=8, latent=4)
+    model._built(9, None)
+    bag = Bag.of(csr_array(np.eye(5, 9, dtype=np.float32) + np.eye(5, 9, k=1, dtype=np.float32)))
+    found = []
+    for one in (bag, bag.among(9, 100, torch.Generator().manual_seed(0))):
+        model._modules().zero_grad()
+        losses = model._losses(one, torch.ones(5), torch.Generator().manual_seed(3))
+        losses.mean().backward()
+        found.append(
+            [losses.detach(), *[p.grad for p in model._modules().parameters() if p.grad is not None]]
+        )
+    assert len(found[0]) > 3
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_the_gradient_of_a_softmax_over_some_items_nears_that_over_all_as_more_are_drawn() -> None:
+    """The mean over many draws: what is left is the bias of a log, as (1 - m / 40) / m for m of 40 items."""
+    bag = Bag.of(histories(items=20))
+    weight = torch.randn(6, 60, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    exact = torch.autograd.grad(choice_nll(weight, bag).sum(), weight)[0]
+    errors = []
+    for drawn in (10, 20, 60):
+        generator = torch.Generator().manual_seed(1)
+        total = torch.zeros_like(exact)
+        for _ in range(500):
+            some = bag.among(60, drawn, generator)
+            assert some.candidates is not None
+            part = weight[:, some.candidates.columns] + some.candidates.correction
+            total += torch.autograd.grad(choice_nll(part, some).sum(), weight)[0]
+        errors.append(float((total / 500 - exact).norm() / exact.norm()))
+    assert errors[1] < 0.6 * errors[0]
+    assert errors[1] < 0.12
+    assert errors[2] < 1e-5

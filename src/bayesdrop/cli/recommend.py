@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bayesdrop.cli.recommend_report import render_recommender_report, why_chosen
 from bayesdrop.cli.tables import plain_errors, print_rows, print_safely, watched
 
 __all__ = ["add_recommend"]
@@ -61,12 +62,16 @@ def add_recommend(app: Any, typer: Any) -> None:
             with whole_folder(output, owner="recommend fit") as folder:
                 model.save(folder / "model.safetensors")
                 write_file(folder / "report.json", json.dumps(report, indent=1), owner="recommend fit")
+                page = render_recommender_report(report, f"Recommender of {data.name}")
+                write_file(folder / "report.html", page, owner="recommend fit")
             print("What was tried, by NDCG@100 of validation users, and what is in the blend:")
             for row in report["search"]:
                 print_safely(f"  {row['ndcg']:.4f}  weight {row['weight']:.2f}  {row['model']}")
+            print_safely(report["why"])
             print(f"On {report['test_users']:,} test users:")
             print_rows(_rows(report))
             print(f"Model: {output.resolve()}")
+            print(f"Report: {(output / 'report.html').resolve()}")
 
     @group.command("for")  # type: ignore[untyped-decorator, unused-ignore]
     def lists(
@@ -122,7 +127,10 @@ def add_recommend(app: Any, typer: Any) -> None:
 
             recommender = _loaded(model)
             choices = _choices(data, user, item, rating, at_least, separator)
-            report = evaluate_lists(recommender, choices.aligned(recommender.items).hidden(seed=seed))
+            known = choices.aligned(recommender.items)
+            if not len(known):
+                raise ValueError(f"the model knows none of the {len(choices.items):,} items of {data}.")
+            report = evaluate_lists(recommender, known.hidden(seed=seed))
             if as_json:
                 print(json.dumps(report, indent=1))
             else:
@@ -143,7 +151,7 @@ def _choices(
 
 def _fitted(choices: Any, seed: int) -> tuple[Any, dict[str, Any]]:
     """The model, and what is to be said of it."""
-    from bayesdrop.recommend import Blend, evaluate_lists
+    from bayesdrop.recommend import Blend, Popularity, evaluate_lists
 
     users = int((choices.matrix.sum(1) >= 5).sum())
     held = min(_MOST_USERS, users // 10)
@@ -151,7 +159,17 @@ def _fitted(choices: Any, seed: int) -> tuple[Any, dict[str, Any]]:
         raise ValueError(f"there must be 100 users with at least 5 items to learn from; there are {users:,}.")
     split = choices.split_by_users(validation=held, test=held, seed=seed)
     model = Blend(seed=seed).fit(split.train, split.validation, progress=watched(False))
-    report = {"search": model.search, **evaluate_lists(model, split.test, split.train)}
+    everybody = evaluate_lists(Popularity().fit(split.train), split.test, split.train)
+    report = {
+        "data": f"{len(choices):,} choices of {len(choices.users):,} users among {len(choices.items):,} "
+        f"items. {len(split.train.users):,} users were fitted to, {held:,} chosen by and {held:,} tested "
+        f"on; users of fewer than 5 items were left out. The model knows {len(model.items):,} items.",
+        "why": why_chosen(model.search, model.ndcg),
+        "ndcg": model.ndcg,
+        "search": model.search,
+        **evaluate_lists(model, split.test, split.train),
+        "most popular": everybody,
+    }
     return model, report
 
 

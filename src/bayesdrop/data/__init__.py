@@ -8,7 +8,9 @@ from bayesdrop.data.files import DataNotFound, cache_folder, data_folder
 from bayesdrop.data.gowalla import Gowalla, load_gowalla
 from bayesdrop.data.implicit import ImplicitFeedback, split_by_users
 from bayesdrop.data.mnist import MNIST, FashionMNIST, load_fashion_mnist, load_mnist
-from bayesdrop.data.movielens import Ratings, load_movielens_1m, load_movielens_100k
+from bayesdrop.data.movielens import Ratings, load_movielens_1m, load_movielens_20m, load_movielens_100k
+from bayesdrop.data.msd import Plays, load_msd
+from bayesdrop.data.netflix import load_netflix
 from bayesdrop.data.qspr import QSPR, load_qspr
 from bayesdrop.data.registry import DATASETS, DataSet
 from bayesdrop.data.solar import SolarSeries, load_solar
@@ -33,6 +35,7 @@ __all__ = [
     "FashionMNIST",
     "Gowalla",
     "ImplicitFeedback",
+    "Plays",
     "Ratings",
     "SolarSeries",
     "Split",
@@ -48,7 +51,10 @@ __all__ = [
     "load_gowalla",
     "load_mnist",
     "load_movielens_1m",
+    "load_movielens_20m",
     "load_movielens_100k",
+    "load_msd",
+    "load_netflix",
     "load_qspr",
     "load_solar",
     "load_uci",

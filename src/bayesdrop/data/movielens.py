@@ -1,4 +1,4 @@
-"""MovieLens: ratings of films (100K), and films that users liked, split by users (1M)."""
+"""MovieLens: ratings of films (100K, 20M), and films that users liked, split by users (1M)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from torch import Tensor
 
 from bayesdrop.data.arrays import Arrays, Fetch, load_arrays, read_npz
 from bayesdrop.data.implicit import ImplicitFeedback
+from bayesdrop.data.registry import DATASETS
 
-__all__ = ["Ratings", "load_movielens_1m", "load_movielens_100k"]
+__all__ = ["Ratings", "load_movielens_1m", "load_movielens_20m", "load_movielens_100k"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,14 +24,14 @@ class Ratings:
 
     user: Tensor  #: (n,) int64
     item: Tensor  #: (n,) int64
-    rating: Tensor  #: (n,) int64, 1 to 5
+    rating: Tensor  #: (n,) 1 to 5 as int64; half stars, 0.5 to 5, as float32
     timestamp: Tensor  #: (n,) int64, seconds since 1970
 
     def __len__(self) -> int:
         """Number of ratings."""
         return self.user.shape[0]
 
-    def liked(self, at_least: int = 4) -> Tensor:
+    def liked(self, at_least: float = 4) -> Tensor:
         """(n, 2) pairs (user, item) with at least that rating, for `split_by_users`."""
         which = self.rating >= at_least
         return torch.stack([self.user[which], self.item[which]], dim=1)
@@ -67,6 +68,28 @@ def load_movielens_1m() -> ImplicitFeedback:
     return ImplicitFeedback(
         num_users=len(users), num_items=int(arrays["n_items"]), users=users, items=items, **pairs
     )
+
+
+def load_movielens_20m() -> Ratings:
+    """20,000,263 ratings of 138,493 users and 26,744 films, downloaded (190 MB) where they are not at hand.
+
+    The archive is read anew every time, which takes some seconds.
+
+    Terms: GroupLens; for research, with acknowledgement, not to be passed on.
+    """
+    sha256 = DATASETS["movielens-20m"].file_sha256
+    arrays = load_arrays("movielens-20m", _read_20m, lambda fetch: _read_20m(fetch("ml-20m.zip", sha256)))
+    columns = {name: torch.from_numpy(column) for name, column in arrays.items()}
+    return Ratings(**columns)
+
+
+def _read_20m(path: Path) -> Arrays:
+    """ml-20m.zip holds ml-20m/ratings.csv: userId,movieId,rating,timestamp with a header."""
+    kinds = {"user": "i8", "item": "i8", "rating": "f4", "timestamp": "i8"}
+    with zipfile.ZipFile(path) as archive, archive.open("ml-20m/ratings.csv") as file:
+        lines = io.TextIOWrapper(file, encoding="ascii")
+        table = np.loadtxt(lines, delimiter=",", skiprows=1, dtype=list(kinds.items()), ndmin=1)
+    return {name: np.ascontiguousarray(table[name]) for name in kinds}
 
 
 def _read(path: Path) -> Arrays:

@@ -23,7 +23,8 @@ class DataSet:
     """One data set.
 
     The SHA-256 is of its arrays (names, types, shapes and values), so that it is the same for every file
-    format they come in. Without one nothing is downloaded: what comes could not be checked.
+    format they come in; where only that of the original file is known, the file is checked. Without either
+    nothing is downloaded: what comes could not be checked.
     """
 
     name: str
@@ -32,6 +33,7 @@ class DataSet:
     download: str = ""  #: what the addresses of its original files begin with
     sha256: str = ""
     terms: str = ""
+    file_sha256: str = ""  #: of its one original file
 
 
 def _uci(name: str, folder: str, sha256: str = "") -> DataSet:
@@ -147,6 +149,26 @@ _ALL = (
         "movielens-1m/ml1m_strong_generalization.npz",
         "https://grouplens.org/datasets/movielens/1m/",
         terms="GroupLens: research, no redistribution",
+    ),
+    DataSet(
+        "movielens-20m",
+        "movielens-20m/ml-20m.zip",
+        "https://grouplens.org/datasets/movielens/20m/",
+        "https://files.grouplens.org/datasets/movielens/",
+        terms="GroupLens: research, no redistribution",
+        file_sha256="96f243c338a8665f6bcc89c53edf6ee39162a846940de6b7c8c48aeada765ff3",
+    ),
+    DataSet(
+        "netflix",
+        "netflix",
+        "https://en.wikipedia.org/wiki/Netflix_Prize",
+        terms="Netflix: research, no redistribution; no longer offered by its owner",
+    ),
+    DataSet(
+        "msd",
+        "msd/train_triplets.txt.zip",
+        "http://millionsongdataset.com/tasteprofile/",
+        terms="The Echo Nest: research, not commercial",
     ),
     DataSet(
         "gowalla",

@@ -28,6 +28,8 @@ __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
 MODELS = ("VAE, dropout", "SIVAE, learnable", "VAE")
 WAYS = ("greedy", "thompson", "ucb")
+#: raised with what a piece does
+REVISION = 2
 
 
 @dataclass(frozen=True)

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import math
-import time
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from bayesdrop.errors import Diverged, is_one_of, must, must_be_flag, real_number, whole_number, whole_seed
+from bayesdrop.errors import is_one_of, must, must_be_flag, real_number, whole_number, whole_seed
 from bayesdrop.metrics.ranking import ndcg_at
-from bayesdrop.progress import progress_bar
 from bayesdrop.recommend.base import Recommender, of_shape
 from bayesdrop.recommend.coder import ACTIVATIONS, Coder
 from bayesdrop.recommend.histories import Bag
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
 from bayesdrop.recommend.masks import ChoiceNoise, FixedChoices, NoNoise
+from bayesdrop.recommend.training import CHECKED, Course, trained
 
 __all__ = ["Autoencoder"]
 
-#: validation users that are looked at after every epoch
-_CHECKED = 1000
-#: how fast averaged weights forget: step t counts _RECENT / (t + _RECENT)
-_RECENT = 10
+#: weights of the divergence, weakest first: few users need a stronger prior than many
+BETAS = (0.0035, 0.007, 0.014, 0.028)
 
 
 @dataclass(eq=False)
@@ -37,7 +33,9 @@ class Autoencoder(Recommender):
 
     Training takes batches of users, Adam, and an average of the weights in which later steps count more.
     With validation users, the averaged weights of the epoch of the best NDCG@100 are kept, and training
-    stops after `patience` epochs without a better one.
+    stops after `patience` epochs without a better one. They choose two things besides: the weight of the
+    divergence, where `beta` offers several, and what scores are: the mean network's, or an average over draws
+    where they tell that this is better. `chosen` says what they chose.
 
     Args:
         hidden: width of the encoder.
@@ -46,17 +44,31 @@ class Autoencoder(Recommender):
         activation: "swish", "tanh", "relu" or "sigmoid".
         layer_norm: normalise the encoder's layer.
         p: chance of dropping a choice from the history in training.
-        beta: weight of the divergence from the prior, for every choice of a user or for every user.
+        beta: weight of the divergence from the prior, for every choice of a user or for every user. Of
+            several each has a run of its own, in their order, until validation users like the next one
+            less; without validation users it is the first.
         beta_per_choice: whether `beta` is for every choice.
         anneal_steps: steps over which that weight grows to its full size.
         weight_decay: of squared weights, added to the loss.
         lr: learning rate of Adam.
-        batch_size: users of a step.
+        batch_size: users of a step; None for a sixteenth of them, 32 at the least and 250 at the most.
+        sampled_items: for many items: how many of those that no user of a batch chose are in the softmax of
+            a step, drawn at random and weighed so that its sum is right on average; None for all.
         epochs: passes over the users at the most; None for 100 with validation users and 25 without, and
             400 steps at the least.
         patience: epochs without a better validation score before training stops.
         average: whether weights are averaged over steps.
+        score: "mean" for the score of the mean network, "draws" for the log of the probability averaged over
+            `score_draws` draws, or None: where choices are dropped and there are validation users, "draws" if
+            their NDCG@100 is higher by two paired standard errors, and else "mean".
+        score_draws: draws behind such a score; each is one function, the same for all users.
         seed: of first weights, order of users and noise.
+
+    Attributes:
+        chosen: "beta" and "score".
+        search: for every weight of the divergence that was tried, what validation users got.
+        history: validation NDCG@100 of every epoch, of the run that was kept.
+        seconds: CPU seconds of that run up to the end of every epoch, validation left out.
     """
 
     hidden: int = 600
@@ -65,36 +77,50 @@ class Autoencoder(Recommender):
     activation: str = "swish"
     layer_norm: bool = True
     p: float = 0.5
-    beta: float = 0.0035
+    beta: float | tuple[float, ...] = BETAS
     beta_per_choice: bool = True
     anneal_steps: int = 400
     weight_decay: float = 0.0
     lr: float = 1e-3
-    batch_size: int = 250
+    batch_size: int | None = None
+    sampled_items: int | None = None
     epochs: int | None = None
     patience: int = 8
     average: bool = True
+    score: Literal["mean", "draws"] | None = None
+    score_draws: int = 20
     seed: int = 0
-    #: validation NDCG@100 of every epoch
+    chosen: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    search: list[dict[str, Any]] = field(default_factory=list, init=False, repr=False)
     history: list[float] = field(default_factory=list, init=False, repr=False)
-    #: CPU seconds of training up to the end of every epoch, validation left out
     seconds: list[float] = field(default_factory=list, init=False, repr=False)
 
     is_random: ClassVar[bool] = True
     #: numbers that the encoder gives for each number of the code
     _codes: ClassVar[int] = 2
+    #: whether `beta` has a meaning
+    _has_divergence: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
         self.decoder_hidden = tuple(self.decoder_hidden)
-        for name in ("hidden", "latent", "anneal_steps", "batch_size", "patience"):
+        for name in ("hidden", "latent", "anneal_steps", "patience", "score_draws"):
             whole_number(owner, name, getattr(self, name), at_least=1)
         for width in self.decoder_hidden:
             whole_number(owner, "decoder_hidden", width, at_least=1)
-        if self.epochs is not None:
-            whole_number(owner, "epochs", self.epochs, at_least=1)
+        for name in ("epochs", "batch_size", "sampled_items"):
+            if getattr(self, name) is not None:
+                whole_number(owner, name, getattr(self, name), at_least=1)
         real_number(owner, "p", self.p, "in [0, 1)", at_least=0, below=1)
-        real_number(owner, "beta", self.beta, "a number of at least 0", at_least=0)
+        if isinstance(self.beta, tuple | list):
+            self.beta = tuple(self.beta)
+        betas = self._betas()
+        if not betas:
+            raise ValueError(must(owner, "beta", "a number, or several", self.beta))
+        for beta in betas:
+            real_number(owner, "beta", beta, "a number of at least 0", at_least=0)
+        if not is_one_of(self.score, ("mean", "draws", None)):
+            raise ValueError(must(owner, "score", "'mean', 'draws' or None", self.score))
         real_number(owner, "weight_decay", self.weight_decay, "a number of at least 0", at_least=0)
         real_number(owner, "lr", self.lr, "a positive number", above=0)
         must_be_flag(
@@ -125,13 +151,15 @@ class Autoencoder(Recommender):
             generator: of random numbers.
         """
 
-    def _code(self, code: Tensor, bag: Bag, generator: torch.Generator | None) -> Tensor:
-        """(B, latent) what the decoder is given: the mean without a generator, a draw with one."""
+    def _code(self, code: Tensor, noise: Tensor | None) -> Tensor:
+        """(B, latent) what the decoder is given: the mean without noise, a draw with it.
+
+        Args:
+            code: (B, ...) of the encoder.
+            noise: standard normal, (B, latent) or one row for all.
+        """
         mean, log_variance = code.chunk(2, -1)
-        if generator is None:
-            return mean
-        noise = torch.randn(mean.shape, generator=generator)
-        return mean + (0.5 * log_variance).exp() * noise
+        return mean if noise is None else mean + (0.5 * log_variance).exp() * noise
 
     # training
 
@@ -160,86 +188,66 @@ class Autoencoder(Recommender):
         """Parameters with their learning rates."""
         return [{"params": list(self._modules().parameters()), "lr": self.lr}]
 
+    def _betas(self) -> tuple[float, ...]:
+        return self.beta if isinstance(self.beta, tuple) else (self.beta,)
+
     def _fit(self, train: Interactions, validation: HeldOutUsers | None, *, progress: bool) -> None:
         counts = torch.from_numpy(train.counts()).float()
-        self._built(len(train.items), ((counts + 0.5) / (counts.sum() + 1)).log())
+        log_share = ((counts + 0.5) / (counts.sum() + 1)).log()
         self.items = train.items
-        self.history, self.seconds = [], []
-        matrix = train.matrix[np.flatnonzero(np.diff(train.matrix.indptr))]
-        steps = -(-matrix.shape[0] // self.batch_size)
-        epochs = self.epochs or max(25 if validation is None else 100, -(-400 // steps))
-        generator = torch.Generator().manual_seed(self.seed + 1)
-        order = np.random.default_rng(self.seed)
-        modules = self._modules()
-        parameters: list[Tensor] = [one for one in modules.parameters() if one.requires_grad]
-        optimizer = torch.optim.Adam(self._groups(), fused=True)
-        averaged = [one.detach().clone() for one in parameters]
-        best: list[Tensor] | None = None
-        best_score, waited, step = -math.inf, 0, 0
-        with progress_bar(type(self).__name__, epochs, show=progress) as advance:
-            for epoch in range(epochs):
-                start = time.process_time()
-                for users in np.array_split(order.permutation(matrix.shape[0]), steps):
-                    step += 1
-                    self._step(Bag.of(matrix, users), step, optimizer, generator)
-                    if self.average:
-                        with torch.no_grad():
-                            torch._foreach_lerp_(averaged, parameters, _RECENT / (step + _RECENT))
-                spent = time.process_time() - start
-                self.seconds.append(spent + (self.seconds[-1] if self.seconds else 0.0))
-                if not self.average:
-                    averaged = [one.detach().clone() for one in parameters]
-                if not all(bool(one.isfinite().all()) for one in parameters):
-                    raise Diverged(
-                        f"{type(self).__name__}.fit: the weights are not finite. Lower `lr`.",
-                        step=step,
-                        epoch=epoch + 1,
-                    )
-                if validation is None:
-                    advance(1, "")
-                    continue
-                score = self._validated(validation, parameters, averaged)
-                self.history.append(score)
-                advance(1, f"NDCG@100 {score:.4f}")
-                if score > best_score:
-                    best_score, waited = score, 0
-                    best = [one.clone() for one in averaged]
-                else:
-                    waited += 1
-                if waited >= self.patience and step >= self.anneal_steps:
-                    break
+        self.chosen, self.search = {}, []
+        kept: Course | None = None
+        for beta in self._betas() if validation is not None and self._has_divergence else self._betas()[:1]:
+            self._built(len(train.items), log_share)
+            course = trained(self, train, validation, beta, progress=progress)
+            self.search.append({"beta": beta, "ndcg": course.best, "epochs": len(course.seconds)})
+            if kept is not None and course.best <= kept.best:
+                break
+            kept = course
+        assert kept is not None
         with torch.no_grad():
-            torch._foreach_copy_(parameters, averaged if best is None else best)
+            torch._foreach_copy_(self._learned(), kept.weights)
+        self.history, self.seconds = kept.history, kept.seconds
+        if self._has_divergence:
+            self.chosen["beta"] = kept.beta
+        self.chosen["score"] = self._preferred_score(validation)
 
-    def _step(
-        self, bag: Bag, step: int, optimizer: torch.optim.Optimizer, generator: torch.Generator
-    ) -> None:
-        ramp = self.beta * min(1.0, step / self.anneal_steps)
-        weight = ramp * bag.counts if self.beta_per_choice else torch.full_like(bag.counts, ramp)
-        optimizer.zero_grad()
-        loss = self._losses(bag, weight, generator).mean()
-        if self.weight_decay:
-            squares = [p.square().sum() for p in self._coder.parameters() if p.dim() > 1]
-            loss = loss + self.weight_decay * torch.stack(squares).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+    def _learned(self) -> list[Tensor]:
+        """What training changes."""
+        return [one for one in self._modules().parameters() if one.requires_grad]
 
-    def _validated(self, validation: HeldOutUsers, parameters: list[Tensor], averaged: list[Tensor]) -> float:
-        """NDCG@100 of the averaged weights."""
-        own = [one.detach().clone() for one in parameters]
-        with torch.no_grad():
-            torch._foreach_copy_(parameters, averaged)
-            ranked = self.ranked(validation.first(_CHECKED), min(100, len(self.items)))
-            torch._foreach_copy_(parameters, own)
-        return ndcg_at(ranked, ranked.hits.shape[1]).mean
+    def _preferred_score(self, validation: HeldOutUsers | None) -> str:
+        if self.score is not None:
+            return self.score
+        if validation is None or not self._choice_noise.is_random:
+            return "mean"
+        users = validation.first(CHECKED)
+        found = {}
+        for name in ("mean", "draws"):
+            self.chosen["score"] = name
+            ranked = self.ranked(users, min(100, len(self.items)))
+            found[name] = ndcg_at(ranked, ranked.hits.shape[1])
+        gain = found["draws"] - found["mean"]
+        return "draws" if gain.mean > 2 * gain.standard_error else "mean"
 
     # scores
 
     @torch.no_grad()
     def _scores(self, histories: csr_array) -> Tensor:
         bag = Bag.of(histories)
-        z = self._code(self._coder(bag), bag, None)
-        return torch.log_softmax(self._coder.logits(z), -1)
+        if self.chosen.get("score", "mean") == "mean":
+            return torch.log_softmax(self._coder.logits(self._code(self._coder(bag), None)), -1)
+        # A draw is one function: noise of every item and of the code, the same for all users. So the score of
+        # a user does not depend on who else is asked about.
+        generator = torch.Generator().manual_seed(self.seed + 2)
+        every = Bag.of(csr_array(np.ones((1, histories.shape[1]), dtype=np.float32)))
+        total = torch.zeros(histories.shape)
+        for _ in range(self.score_draws):
+            factor = self._choice_noise.sample(every, generator).factor
+            noise = torch.randn(1, self.latent, generator=generator)
+            z = self._code(self._coder(bag.scaled(factor[bag.items])), noise)
+            total += torch.softmax(self._coder.logits(z), -1)
+        return total.div_(self.score_draws).log_()
 
     @torch.no_grad()
     def _draws(self, histories: csr_array, num_draws: int, seed: int) -> Tensor:
@@ -247,7 +255,7 @@ class Autoencoder(Recommender):
         generator = torch.Generator().manual_seed(seed)
         bag = Bag.of(histories).repeated(num_draws)
         bag = bag.scaled(self._choice_noise.sample(bag, generator).factor)
-        z = self._code(self._coder(bag), bag, generator)
+        z = self._code(self._coder(bag), torch.randn(len(bag), self.latent, generator=generator))
         found = torch.log_softmax(self._coder.logits(z), -1)
         return found.view(num_draws, histories.shape[0], -1)
 
@@ -278,3 +286,11 @@ class Autoencoder(Recommender):
             of_shape(tensors, name, shape)
         self._built(num_items, None)
         self._modules().load_state_dict(tensors)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"chosen": self.chosen, "search": self.search}
+
+    def _take_facts(self, facts: dict[str, Any]) -> None:
+        if not is_one_of(facts["chosen"]["score"], ("mean", "draws")):
+            raise ValueError("what it chose makes no sense")
+        self.chosen, self.search = facts["chosen"], facts["search"]

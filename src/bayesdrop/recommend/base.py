@@ -233,6 +233,9 @@ class Recommender(ABC):
         """
         seen = self._known(held_out.seen, "ranked").matrix
         held = held_out.held.aligned(self.items).matrix
+        if not held.nnz:
+            want = "users with items that are held out and that the model knows"
+            raise ValueError(must(f"{type(self).__name__}.ranked", "held_out", want, held_out.held))
         parts = []
         for start, part in self._chunks(seen):
             right = torch.from_numpy(held[start : start + part.shape[0]].toarray() > 0)
@@ -260,6 +263,15 @@ class Recommender(ABC):
     def _restore(self, tensors: dict[str, Tensor], num_items: int) -> None:
         """Take what was fitted; raise where it does not fit the options."""
 
+    def _facts(self) -> dict[str, Any]:
+        """What a file has to say besides options and tensors: what fitting chose."""
+        return {}
+
+    def _take_facts(self, facts: dict[str, Any]) -> None:
+        """Take what `_facts` gave; raise where it makes no sense."""
+        if facts:
+            raise ValueError("it says what such a model does not choose")
+
     def options(self) -> dict[str, Any]:
         """The options by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]
@@ -277,6 +289,7 @@ class Recommender(ABC):
         header = {
             "class": type(self).__name__,
             "options": self.options(),
+            "facts": self._facts(),
             "items": self.items.tolist(),
             "items_kind": self.items.dtype.kind,
         }
@@ -297,6 +310,7 @@ class Recommender(ABC):
             if items.ndim != 1 or not len(items) or items.dtype.kind != header["items_kind"]:
                 raise ValueError("its items make no sense")
             made._restore(tensors, len(items))
+            made._take_facts(header["facts"])
         except Exception as error:
             raise ValueError(
                 f"{owner}: the description in {os.fspath(path)} is damaged ({error})."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bayesdrop.errors import must, whole_number
 from bayesdrop.metrics.ranking import Ranked, ndcg_at
+from bayesdrop.recommend.autoencoder import Autoencoder
 from bayesdrop.recommend.base import Recommender, without_seen
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
 from bayesdrop.recommend.neighbours import EASE
@@ -52,7 +53,8 @@ class Blend(Recommender):
         seed: of the default models.
 
     Attributes:
-        search: what each model reached by itself on validation users, and its weight.
+        search: what each model reached by itself on validation users, what they chose for it, and its weight.
+        ndcg: what the blend reached on them.
 
     Reference: Caruana, Niculescu-Mizil, Crew & Ksikes (2004).
     """
@@ -61,6 +63,7 @@ class Blend(Recommender):
     picks: int = 12
     seed: int = 0
     search: list[dict[str, Any]] = field(default_factory=list, init=False, repr=False)
+    ndcg: float = field(default=float("nan"), init=False, repr=False)
 
     def __post_init__(self) -> None:
         whole_number("Blend", "picks", self.picks, at_least=1)
@@ -75,12 +78,13 @@ class Blend(Recommender):
     def _fit(self, train: Interactions, validation: HeldOutUsers | None, *, progress: bool) -> None:
         if validation is None:
             raise ValueError(must("Blend.fit", "validation", "users to choose weights by", None))
-        models = list(self.models or default_models(len(train.items), self.seed))
+        models: list[Recommender] = []
         some = validation.first(_USERS)
         right = torch.from_numpy(some.held.matrix.toarray() > 0)
         scores: list[Tensor] = []
-        for model in models:
-            model.fit(train, validation, progress=progress)
+        for one in self.models or default_models(len(train.items), self.seed):
+            model = _like_an_earlier(one, models) if self.models is None else one
+            models.append(model.fit(train, validation, progress=progress))
             scores.append(_standardised(torch.from_numpy(model.scores(some.seen))))
 
         def judged(total: Tensor) -> float:
@@ -97,11 +101,17 @@ class Blend(Recommender):
             counts[place] += 1
             if values[place] > best_value:
                 best, best_value = list(counts), values[place]
+        self.ndcg = best_value
         self._weighed = [
             (model, count / sum(best)) for model, count in zip(models, best, strict=True) if count
         ]
         self.search = [
-            {"model": repr(model), "ndcg": value, "weight": count / sum(best)}
+            {
+                "model": repr(model),
+                "chosen": model._facts().get("chosen", {}),
+                "ndcg": value,
+                "weight": count / sum(best),
+            }
             for model, value, count in zip(models, alone, best, strict=True)
         ]
 
@@ -129,20 +139,26 @@ class Blend(Recommender):
             "picks": self.picks,
             "seed": self.seed,
             "parts": [
-                {"class": type(model).__name__, "options": model.options(), "weight": weight}
+                {
+                    "class": type(model).__name__,
+                    "options": model.options(),
+                    "facts": model._facts(),
+                    "weight": weight,
+                }
                 for model, weight in self._weighed
             ],
             "search": self.search,
+            "ndcg": self.ndcg,
         }
 
     @classmethod
     def _from_options(cls, options: dict[str, Any]) -> Blend:
         made = cls(picks=options["picks"], seed=options["seed"])
-        made.search = options["search"]
-        made._weighed = [
-            (Recommender._kinds[part["class"]]._from_options(part["options"]), float(part["weight"]))
-            for part in options["parts"]
-        ]
+        made.search, made.ndcg = options["search"], float(options["ndcg"])
+        for part in options["parts"]:
+            model = Recommender._kinds[part["class"]]._from_options(part["options"])
+            model._take_facts(part["facts"])
+            made._weighed.append((model, float(part["weight"])))
         return made
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -161,6 +177,16 @@ class Blend(Recommender):
             model._restore(own, num_items)
 
     _weighed: list[tuple[Recommender, float]] = field(default_factory=list, init=False, repr=False)
+
+
+def _like_an_earlier(model: Recommender, earlier: Sequence[Recommender]) -> Recommender:
+    """With the weight of the divergence that its like of another seed has chosen: one search for both."""
+    if isinstance(model, Autoencoder):
+        for one in earlier:
+            if type(one) is type(model) and {**one.options(), "seed": model.seed} == model.options():
+                assert isinstance(one, Autoencoder)
+                return replace(model, beta=one.chosen["beta"])
+    return model
 
 
 def _standardised(scores: Tensor) -> Tensor:

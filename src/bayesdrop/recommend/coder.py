@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bayesdrop.recommend.histories import Bag, ItemBag
+from bayesdrop.recommend.histories import Bag, Candidates, ItemBag
 
 __all__ = ["ACTIVATIONS", "Coder"]
 
@@ -71,12 +71,17 @@ class Coder(nn.Module):
         """(B, code)."""
         return self.encoded(self.bag(bag))
 
-    def logits(self, z: Tensor) -> Tensor:
-        """(..., latent) -> (..., I)."""
+    def logits(self, z: Tensor, candidates: Candidates | None = None) -> Tensor:
+        """(..., latent) -> (..., I), or (..., C) corrected logits of candidates."""
         for layer in self.decoder[:-1]:
             z = self._activation(layer(z))
-        found: Tensor = self.decoder[-1](z)
-        return found
+        last = self.decoder[-1]
+        assert isinstance(last, nn.Linear)
+        if candidates is None:
+            found: Tensor = last(z)
+            return found
+        columns = candidates.columns
+        return F.linear(z, last.weight[columns], last.bias[columns] + candidates.correction)
 
 
 def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bayesdrop.metrics.ranking import coverage_at, ndcg_at, novelty_at, recall_at
 from bayesdrop.recommend.base import Recommender
@@ -27,7 +28,9 @@ def evaluate_lists(
         held_out: users it was not trained on.
         train: users that it was trained on, for the popularity of items.
 
-    Returns: "numbers" and "standard_errors" by name, and "test_users".
+    Returns: "numbers" and "standard_errors" by name, "test_users", and with `train` "tenths": the shares of
+    listed items, and of those that were chosen, in each tenth of all items by popularity, the least popular
+    first.
     """
     items = len(model.items)
     ranked = model.ranked(held_out, min(100, items))
@@ -40,6 +43,7 @@ def evaluate_lists(
     numbers = {name: value.mean for name, value in means.items()}
     errors = {name: value.standard_error for name, value in means.items()}
     numbers[f"coverage@{top}"] = coverage_at(ranked, top, items)
+    report: dict[str, Any] = {}
     if train is not None:
         counts = train.aligned(model.items).counts()
         share = torch.from_numpy((counts + 0.5) / (len(train.users) + 1))
@@ -48,7 +52,16 @@ def evaluate_lists(
         errors[f"novelty@{top}, bits"] = novelty.standard_error
         rank = np.argsort(np.argsort(counts, kind="stable")) / max(1, items - 1)
         listed = ranked.items[:, :top].numpy()
-        numbers["popularity of lists"] = float(rank[listed[listed >= 0]].mean())
         chosen = held_out.held.aligned(model.items).matrix.indices
-        numbers["popularity of what was chosen"] = float(rank[chosen].mean())
-    return {"numbers": numbers, "standard_errors": errors, "test_users": len(held_out.seen.users)}
+        ranks = {"lists": rank[listed[listed >= 0]], "what was chosen": rank[chosen]}
+        for name, values in ranks.items():
+            numbers[f"popularity of {name}"] = float(values.mean())
+        report["tenths"] = {name: _tenths(values) for name, values in ranks.items()}
+    users = len(held_out.seen.users)
+    return {"numbers": numbers, "standard_errors": errors, "test_users": users, **report}
+
+
+def _tenths(ranks: NDArray[np.float64]) -> list[float]:
+    counts = np.histogram(ranks, bins=10, range=(0, 1))[0]
+    shares: list[float] = (counts / max(1, counts.sum())).tolist()
+    return shares

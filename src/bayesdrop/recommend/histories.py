@@ -11,7 +11,47 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
-__all__ = ["Bag", "ItemBag", "choice_nll"]
+__all__ = ["Bag", "Candidates", "ItemBag", "choice_nll"]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Some of the items, over which a softmax runs instead of all: those chosen, and others by chance.
+
+    The sum of exp(logit) over all items is estimated by
+
+        sum over chosen + (others / drawn) sum over drawn
+
+    whose mean is the true sum; that of its log is a little less, the less the more are drawn.
+
+    Attributes:
+        columns: (C,) items.
+        correction: (C,) log of what each stands for, to be added to its logit: 0 for chosen items.
+        places: (n,) where among them the choices of a bag stand.
+    """
+
+    columns: Tensor
+    correction: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, items: Tensor, num_items: int, drawn: int, generator: torch.Generator) -> Candidates:
+        """All items that were chosen, and some of the others, each at most once.
+
+        Args:
+            items: (n,) that were chosen.
+            num_items: I.
+            drawn: how many of the others; all of them if there are no more.
+            generator: of random numbers.
+        """
+        place = torch.full((num_items,), -1)
+        place[items] = 0
+        chosen, others = (place == 0).nonzero()[:, 0], (place < 0).nonzero()[:, 0]
+        some = others[torch.randperm(len(others), generator=generator)[:drawn]]
+        place[chosen] = torch.arange(len(chosen))
+        correction = torch.zeros(len(chosen) + len(some))
+        correction[len(chosen) :] = float(np.log(len(others) / max(1, len(some))))
+        return cls(torch.cat([chosen, some]), correction, place[items])
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +64,7 @@ class Bag:
         starts: (B,) where the choices of each user begin.
         counts: (B,) how many choices each user has, as floats.
         weights: (n,) what each choice counts.
+        candidates: items over which a softmax runs; None for all.
     """
 
     items: Tensor
@@ -31,6 +72,7 @@ class Bag:
     starts: Tensor
     counts: Tensor
     weights: Tensor
+    candidates: Candidates | None = None
 
     @classmethod
     def of(cls, histories: csr_array, users: NDArray[np.int64] | None = None) -> Bag:
@@ -60,15 +102,21 @@ class Bag:
         """Each choice times a factor, (n,)."""
         return replace(self, weights=self.weights * factor)
 
+    def among(self, num_items: int, drawn: int, generator: torch.Generator) -> Bag:
+        """The same, with a softmax over some items; see `Candidates`."""
+        return replace(self, candidates=Candidates.of(self.items, num_items, drawn, generator))
+
     def repeated(self, times: int) -> Bag:
         """The same users K times, one copy after another."""
         shift = torch.arange(times).unsqueeze(1)
+        some = self.candidates
         return Bag(
             items=self.items.repeat(times),
             rows=(self.rows + shift * len(self)).flatten(),
             starts=(self.starts + shift * len(self.items)).flatten(),
             counts=self.counts.repeat(times),
             weights=self.weights.repeat(times),
+            candidates=None if some is None else replace(some, places=some.places.repeat(times)),
         )
 
 
@@ -107,8 +155,9 @@ def choice_nll(logits: Tensor, bag: Bag) -> Tensor:
     """-sum over a user's choices of log softmax(logits): the multinomial likelihood. Shape (B,).
 
     Args:
-        logits: (B, I).
+        logits: (B, I), or (B, C) of the bag's candidates.
         bag: what the users chose; its weights do not matter.
     """
-    value: Tensor = _ChoiceNLL.apply(logits, bag.items, bag.rows, bag.counts)  # type: ignore[no-untyped-call]
+    places = bag.items if bag.candidates is None else bag.candidates.places
+    value: Tensor = _ChoiceNLL.apply(logits, places, bag.rows, bag.counts)  # type: ignore[no-untyped-call]
     return value

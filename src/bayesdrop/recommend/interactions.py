@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesdrop.data.implicit import ImplicitFeedback, split_by_users
-from bayesdrop.errors import must, real_number, whole_number, whole_seed
+from bayesdrop.errors import is_one_of, must, real_number, whole_number, whole_seed
+from bayesdrop.recommend.columns import as_frame, liked_rows, refuse_ids, refuse_rows, times_of
+from bayesdrop.recommend.moments import later_of_all, later_of_each
 
 __all__ = ["HeldOutUsers", "Interactions", "UserSplit"]
 
@@ -26,16 +28,22 @@ class Interactions:
         matrix: (U, I) sparse, ones where a user chose an item.
         users: (U,) ids of the rows.
         items: (I,) ids of the columns.
+        times: (n,) when each pair was chosen for the first time, in the order of `pairs`; None if not known.
     """
 
     matrix: csr_array
     users: NDArray[Any]
     items: NDArray[Any]
+    times: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         want = (len(self.users), len(self.items))
         if self.matrix.shape != want:
             raise ValueError(must("Interactions", "matrix", f"of shape {want}", self.matrix.shape))
+        if self.times is not None and self.times.shape != (self.matrix.nnz,):
+            raise ValueError(
+                must("Interactions", "times", f"of shape ({self.matrix.nnz},)", self.times.shape)
+            )
 
     @classmethod
     def from_table(
@@ -46,11 +54,13 @@ class Interactions:
         item: str = "item",
         rating: str | None = None,
         at_least: float | None = None,
+        time: str | None = None,
     ) -> Interactions:
         """From a table with one row for every time that a user chose an item.
 
-        A pair that occurs twice counts once. With `rating`, rows below `at_least` are left out; without
-        `at_least` every row counts, and its rating, a number of plays for example, must be positive.
+        A pair that occurs twice counts once, at its first time. With `rating`, rows below `at_least` are left
+        out; without `at_least` every row counts, and its rating, a number of plays for example, must be
+        positive.
 
         Args:
             table: a data frame, or a mapping of columns.
@@ -58,28 +68,32 @@ class Interactions:
             item: the column of items, of any ids.
             rating: the column of ratings.
             at_least: the least rating that means that the user liked the item.
+            time: the column of times, for `split_by_time`: numbers, or dates.
 
         >>> rows = {"user": ["ann", "ann", "bob"], "item": [3, 7, 7]}
         >>> Interactions.from_table(rows).items
         array([3, 7])
         """
-        frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(dict(table))
-        for argument, name in (("user", user), ("item", item), ("rating", rating)):
+        frame = as_frame(table)
+        for argument, name in (("user", user), ("item", item), ("rating", rating), ("time", time)):
             if name is not None and name not in frame.columns:
                 want = f"a column of the table: {', '.join(map(str, frame.columns))}"
                 raise ValueError(must("Interactions.from_table", argument, want, name))
             if name is not None:
-                _refuse_rows(frame[name].isna(), f"the column {name!r} is empty")
+                refuse_rows(frame[name].isna(), f"the column {name!r} is empty")
+            if argument in ("user", "item"):
+                refuse_ids(frame[name])
         if at_least is not None and rating is None:
             raise ValueError(must("Interactions.from_table", "at_least", "None without `rating`", at_least))
         if rating is not None:
-            frame = _liked(frame, rating, at_least)
+            frame = liked_rows(frame, rating, at_least)
         if not len(frame):
             raise ValueError("Interactions.from_table: no row is left that says that a user chose an item.")
         user_places, users = pd.factorize(frame[user], sort=True)
         item_places, items = pd.factorize(frame[item], sort=True)
         places = np.stack([user_places, item_places], 1)
-        return cls(_matrix(places, len(users), len(items)), np.asarray(users), np.asarray(items))
+        times = None if time is None else times_of(frame[time])
+        return _of_places(places, np.asarray(users), np.asarray(items), times)
 
     @classmethod
     def from_pairs(
@@ -152,7 +166,9 @@ class Interactions:
         places = pd.Index(items).get_indexer(pd.Index(self.items))
         pairs = self.pairs()
         pairs[:, 1] = places[pairs[:, 1]]
-        return Interactions(_matrix(pairs[pairs[:, 1] >= 0], len(self.users), len(items)), self.users, items)
+        known = pairs[:, 1] >= 0
+        times = None if self.times is None else self.times[known]
+        return _of_places(pairs[known], self.users, items, times)
 
     def of_users(self, places: NDArray[np.int64]) -> Interactions:
         """Some of the users.
@@ -160,7 +176,25 @@ class Interactions:
         Args:
             places: (n,) their rows.
         """
-        return Interactions(self.matrix[places], self.users[places], self.items)
+        matrix = self.matrix[places]
+        times = None
+        if self.times is not None:
+            starts, sizes = self.matrix.indptr[:-1][places], np.diff(matrix.indptr)
+            within = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], sizes)
+            times = self.times[np.repeat(starts, sizes) + within]
+        return Interactions(matrix, self.users[places], self.items, times)
+
+    def frequent(self, *, min_users: int = 0, min_items: int = 0) -> Interactions:
+        """Items that enough users chose, and of what is left the users who chose enough items.
+
+        Args:
+            min_users: of an item.
+            min_items: of a user.
+        """
+        whole_number("frequent", "min_users", min_users, at_least=0)
+        whole_number("frequent", "min_items", min_items, at_least=0)
+        found = self.aligned(self.items[self.counts() >= min_users])
+        return found.of_users(np.flatnonzero(np.diff(found.matrix.indptr) >= min_items))
 
     def hidden(self, *, held: float = 0.2, seed: int = 0) -> HeldOutUsers:
         """All users, a share of whose items is hidden, for a model that was trained on others.
@@ -209,6 +243,9 @@ class Interactions:
         owner = "split_by_users"
         real_number(owner, "held", held, "in (0, 1)", above=0, below=1)
         enough = int((np.diff(self.matrix.indptr) >= min_items).sum())
+        if not enough:
+            most = int(np.diff(self.matrix.indptr).max(initial=0))
+            raise ValueError(must(owner, "min_items", f"what some users have, at most {most}", min_items))
         found = split_by_users(
             torch.from_numpy(self.pairs()),
             num_validation=_number(owner, "validation", validation, enough),
@@ -219,10 +256,70 @@ class Interactions:
         )
         return UserSplit.of(found, users=self.users, items=self.items)
 
+    def split_by_time(
+        self,
+        *,
+        validation: float = 0.1,
+        test: float = 0.1,
+        last: Literal["of all", "of each user"] = "of all",
+        min_items: int = 5,
+    ) -> UserSplit:
+        """What was chosen earlier to train on, and what the same users chose later to be ranked.
+
+        "of all" cuts everybody's choices at two moments, as time does: the last share of all choices is what
+        is tested on, that before it what is validated on. A model that was fitted up to the first moment is
+        shown all that a user chose before the second when it is tested. "of each user" holds the last items
+        of every user, whenever they were chosen, so that training may know the future of others.
+
+        Users with fewer than `min_items` are left out. Columns are the items of the training part, and what
+        is held of other items is left out. Only users of whom something is seen and something is held are
+        validated or tested on; they are trained on too, with what was chosen before.
+
+        Args:
+            validation: share of choices to validate on; of each user rounded down, but one at the least.
+            test: share of choices to test on; likewise.
+            last: see above.
+            min_items: see above; at least 3.
+        """
+        owner = "split_by_time"
+        if self.times is None:
+            hint = "Give from_table the column of times."
+            raise ValueError(must(owner, "self", "Interactions with times", self, hint))
+        for argument, share in (("validation", validation), ("test", test)):
+            real_number(owner, argument, share, "in (0, 1)", above=0, below=1)
+        if validation + test >= 1:
+            raise ValueError(must(owner, "validation", "below 1 together with `test`", (validation, test)))
+        if not is_one_of(last, ("of all", "of each user")):
+            raise ValueError(must(owner, "last", "'of all' or 'of each user'", last))
+        enough = whole_number(owner, "min_items", min_items, at_least=3)
+        kept = self.of_users(np.flatnonzero(np.diff(self.matrix.indptr) >= enough))
+        if not len(kept):
+            raise ValueError(must(owner, "min_items", "what some users have", min_items))
+        assert kept.times is not None
+        if last == "of all":
+            later = later_of_all(kept.times, validation, test)
+        else:
+            later = later_of_each(kept.times, np.diff(kept.matrix.indptr), validation, test)
+        train = kept._where(later == 0)
+        if not len(train) or not (later == 1).any() or not (later == 2).any():
+            what = "a part of all choices that lies apart in time, and so must `test`"
+            raise ValueError(must(owner, "validation", what, (validation, test)))
+        items = kept.items[np.unique(train.matrix.indices)]
+        return UserSplit(
+            train.of_users(np.flatnonzero(np.diff(train.matrix.indptr))).aligned(items),
+            _shown(train.aligned(items), kept._where(later == 1).aligned(items)),
+            _shown(kept._where(later < 2).aligned(items), kept._where(later == 2).aligned(items)),
+        )
+
+    def _where(self, which: NDArray[np.bool_]) -> Interactions:
+        """Some of the pairs, of all users and items."""
+        times = None if self.times is None else self.times[which]
+        return _of_places(self.pairs()[which], self.users, self.items, times)
+
 
 @dataclass(frozen=True, eq=False)
 class HeldOutUsers:
-    """Users that no model was trained on.
+    """Users of whom a model is shown a part: such as it was not trained on, or their later choices.
 
     Attributes:
         seen: what a model is shown of them.
@@ -286,23 +383,23 @@ def _matrix(places: NDArray[Any], users: int, items: int) -> csr_array:
     return matrix
 
 
-def _liked(frame: pd.DataFrame, rating: str, at_least: float | None) -> pd.DataFrame:
-    numbers = pd.to_numeric(frame[rating], errors="coerce")
-    _refuse_rows(numbers.isna(), f"{rating!r} is not a number")
-    if at_least is None:
-        _refuse_rows(numbers <= 0, f"{rating!r} is not positive, and no `at_least` says what it means")
-        return frame
-    least = real_number("Interactions.from_table", "at_least", at_least, "a number")
-    return frame[numbers >= least]
+def _of_places(
+    places: NDArray[Any], users: NDArray[Any], items: NDArray[Any], times: NDArray[np.float64] | None
+) -> Interactions:
+    """Pairs in any order, each at its first time."""
+    matrix = _matrix(places, len(users), len(items))
+    if times is None:
+        return Interactions(matrix, users, items)
+    order = np.lexsort((times, places[:, 1], places[:, 0]))
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = (places[order][1:] != places[order][:-1]).any(1)
+    return Interactions(matrix, users, items, times[order][first])
 
 
-def _refuse_rows(which: pd.Series[bool], what: str) -> None:
-    """Raise where a row is wrong; rows are counted from 1."""
-    places = np.flatnonzero(which.to_numpy())
-    if len(places):
-        shown = ", ".join(str(place + 1) for place in places[:5].tolist())
-        more = f" and {len(places) - 5:,} more" if len(places) > 5 else ""
-        raise ValueError(f"Interactions.from_table: {what} in row {shown}{more}.")
+def _shown(seen: Interactions, held: Interactions) -> HeldOutUsers:
+    """Users of whom there is something to be shown and something to be ranked."""
+    both = np.flatnonzero((np.diff(seen.matrix.indptr) > 0) & (np.diff(held.matrix.indptr) > 0))
+    return HeldOutUsers(seen.of_users(both), held.of_users(both))
 
 
 def _number(owner: str, argument: str, value: Any, users: int) -> int:

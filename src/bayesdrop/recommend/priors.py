@@ -55,7 +55,7 @@ class VampVAE(Autoencoder):
         z = mean + (0.5 * log_variance).exp() * noise
         log_q = -0.5 * (noise.square() + log_variance).sum(-1)
         divergence: Tensor = log_q - self._log_prior(z)
-        return choice_nll(self._coder.logits(z), bag) + weight * divergence
+        return choice_nll(self._coder.logits(z, bag.candidates), bag) + weight * divergence
 
     def _log_prior(self, z: Tensor) -> Tensor:
         """(B,) log p(z), without the constant that log q has too."""
@@ -129,10 +129,9 @@ class IAFVAE(Autoencoder):
             total = total + log_gate.sum(-1)
         return z, total
 
-    def _code(self, code: Tensor, bag: Bag, generator: torch.Generator | None) -> Tensor:
+    def _code(self, code: Tensor, noise: Tensor | None) -> Tensor:
         mean, log_variance, context = code.chunk(3, -1)
-        if generator is not None:
-            noise = torch.randn(mean.shape, generator=generator)
+        if noise is not None:
             mean = mean + (0.5 * log_variance).exp() * noise
         return self._flown(mean, context)[0]
 
@@ -144,7 +143,7 @@ class IAFVAE(Autoencoder):
         log_q = -0.5 * (noise.square() + log_variance).sum(-1) - log_slope
         log_p = -0.5 * z.square().sum(-1)
         divergence: Tensor = log_q - log_p
-        return choice_nll(self._coder.logits(z), bag) + weight * divergence
+        return choice_nll(self._coder.logits(z, bag.candidates), bag) + weight * divergence
 
 
 class AutoregressiveNetwork(nn.Module):

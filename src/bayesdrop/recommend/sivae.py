@@ -118,7 +118,7 @@ class SIVAE(Autoencoder):
         code = self._coder(many.scaled(factor))
         mean, log_variance = code.chunk(2, -1)
         z = mean + (0.5 * log_variance).exp() * noise
-        nll = choice_nll(self._coder.logits(z), many).view(k, -1)
+        nll = choice_nll(self._coder.logits(z, many.candidates), many).view(k, -1)
         shape = (k, -1, self.latent)
         return nll.mean(0) + weight * _divergence(z.view(shape), mean.view(shape), log_variance.view(shape))
 

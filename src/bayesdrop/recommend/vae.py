@@ -54,8 +54,10 @@ class MultVAE(Autoencoder):
     def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
         noisy = bag.scaled(self._choice_noise.sample(bag, generator).factor)
         code = self._coder(noisy)
-        z = self._code(code, noisy, generator)
-        return choice_nll(self._coder.logits(z), bag) + weight * gaussian_kl(*code.chunk(2, -1))
+        z = self._code(code, torch.randn(len(bag), self.latent, generator=generator))
+        return choice_nll(self._coder.logits(z, bag.candidates), bag) + weight * gaussian_kl(
+            *code.chunk(2, -1)
+        )
 
 
 @dataclass(eq=False)
@@ -73,13 +75,14 @@ class MultDAE(Autoencoder):
     weight_decay: float = 2e-5
 
     _codes: ClassVar[int] = 1
+    _has_divergence: ClassVar[bool] = False
 
-    def _code(self, code: Tensor, bag: Bag, generator: torch.Generator | None) -> Tensor:
+    def _code(self, code: Tensor, noise: Tensor | None) -> Tensor:
         return code
 
     def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
         noisy = bag.scaled(self._choice_noise.sample(bag, generator).factor)
-        return choice_nll(self._coder.logits(self._coder(noisy)), bag)
+        return choice_nll(self._coder.logits(self._coder(noisy), bag.candidates), bag)
 
 
 @dataclass(eq=False)

@@ -13,14 +13,14 @@ from bayesdrop.plots import new_figure
 from bayesdrop.tables.cells import Array
 from bayesdrop.tables.judge import Judged
 
-__all__ = ["calibration_picture", "deferral_picture", "error_picture"]
+__all__ = ["calibration_picture", "deferral_picture", "error_picture", "new_axes", "png"]
 
 _BLUE, _RED, _GREY = "#2b6cb0", "#c2410c", "0.55"
 
 
 def calibration_picture(judged: Judged) -> bytes:
     """Quantiles against how often targets fell below them; confidence against accuracy."""
-    figure, ax = _axes()
+    figure, ax = new_axes()
     ax.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="calibrated")
     if judged.classes:
         curve = reliability_curve(judged.as_prediction(), torch.from_numpy(judged.target), num_bins=10)
@@ -49,12 +49,12 @@ def calibration_picture(judged: Judged) -> bytes:
         ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="predicted quantile", ylabel="share of targets below it")
     ax.set_title("Calibration")
     ax.legend(frameon=False, loc="lower right")
-    return _png(figure)
+    return png(figure)
 
 
 def error_picture(judged: Judged) -> bytes:
     """Residuals against predicted std; how sure the model was of labels that were right and wrong."""
-    figure, ax = _axes()
+    figure, ax = new_axes()
     if judged.classes:
         wrong = judged.loss > 0
         edges = np.linspace(0, max(1e-9, float(judged.scores["entropy"].max())), 21)
@@ -64,7 +64,7 @@ def error_picture(judged: Judged) -> bytes:
         ax.set_ylim(bottom=0)
         ax.set(xlabel="entropy (nats)", ylabel="rows", title="Labels that were right and wrong")
         ax.legend(frameon=False)
-        return _png(figure)
+        return png(figure)
     std = judged.scores["std"]
     residual = judged.target - judged.scores["mean"]
     ax.plot(std, residual, "o", color=_BLUE, markersize=3, alpha=0.45, markeredgewidth=0)
@@ -76,12 +76,12 @@ def error_picture(judged: Judged) -> bytes:
     ax.set(xlim=(max(0.0, float(std.min()) * 0.95), ends[1]))
     ax.set(xlabel="predicted std", ylabel="target - mean", title="Residuals against predicted std")
     ax.legend(frameon=False, loc="upper left")
-    return _png(figure)
+    return png(figure)
 
 
 def deferral_picture(score: Array, loss: Array, *, root: bool, by: str) -> bytes:
     """The error of rows that stay, for every share of rows that go to a person."""
-    figure, ax = _axes()
+    figure, ax = new_axes()
     order = np.argsort(score, kind="stable")
     count = np.arange(1, len(order) + 1)
     risk = np.cumsum(loss[order]) / count
@@ -96,17 +96,19 @@ def deferral_picture(score: Array, loss: Array, *, root: bool, by: str) -> bytes
     ax.set(xlabel="rows handed to a person (%)", title="What handing rows over buys")
     ax.set_ylabel("RMSE of the rest" if root else "wrong labels of the rest (%)")
     ax.legend(frameon=False)
-    return _png(figure)
+    return png(figure)
 
 
-def _axes() -> tuple[Any, Any]:
+def new_axes() -> tuple[Any, Any]:
+    """A figure of the size of a report, and its axes."""
     figure = new_figure(5.2, 4.0)
     ax = figure.subplots()
     ax.spines[["top", "right"]].set_visible(False)
     return figure, ax
 
 
-def _png(figure: Any) -> bytes:
+def png(figure: Any) -> bytes:
+    """The figure as PNG data."""
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
     return buffer.getvalue()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from bayesdrop.tables.deferral import Deferral, Outcome
-from bayesdrop.tables.harmless import visible
 from bayesdrop.tables.judge import Judged
 from bayesdrop.tables.model import TableModel
+from bayesdrop.tables.page import note, page, picture, table
 from bayesdrop.tables.pictures import calibration_picture, deferral_picture, error_picture
 from bayesdrop.tables.slices import chance_z, worst_slices
-from bayesdrop.version import __version__
 
 __all__ = ["MEASURES", "measure_rows", "render_report"]
 
@@ -33,20 +29,6 @@ MEASURES = {
     "calibration_error": ("Calibration error", "0 is calibrated"),
     "misclassification_auroc": ("AUROC of the entropy for wrong labels", "0.5 says nothing, 1 finds all"),
 }
-
-_STYLE = """
-:root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #1a202c; }
-body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin-bottom: 0.2rem; } h2 { font-size: 1.15rem; margin: 2rem 0 0.4rem; }
-p.note { color: #4a5568; margin: 0.3rem 0; max-width: 46rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-td, th { padding: 0.2rem 0.9rem 0.2rem 0; text-align: left; vertical-align: top; }
-td, th { border-bottom: 1px solid #e2e8f0; }
-td.number, th.number { text-align: right; } .wide { overflow-x: auto; }
-.pictures { display: flex; flex-wrap: wrap; gap: 1rem; margin-top: 1.2rem; }
-img { max-width: 100%; width: 30rem; }
-"""
 
 
 def render_report(
@@ -92,32 +74,28 @@ def render_report(
         ("Deferral", deferral_picture(judged.scores[by], judged.loss, root=root, by=by)),
     ]
     parts = [
-        f"<h1>{_safe(title)}</h1>",
-        _note(f"{schema.task.capitalize()} of {schema.target}: {schema.why_task}. {rows}"),
+        note(f"{schema.task.capitalize()} of {schema.target}: {schema.why_task}. {rows}"),
         "<h2>Measures</h2>",
-        _table(("", "", ""), measure_rows(found), numbers=(1,)),
+        table(("", "", ""), measure_rows(found), numbers=(1,)),
         '<div class="pictures">',
-        *(f'<img alt="{name}" src="data:image/png;base64,{_base64(data)}">' for name, data in pictures),
+        *(picture(name, data) for name, data in pictures),
         "</div>",
         "<h2>Rows for a person</h2>",
-        _note(f"Handed over: {deferral}. {handed}"),
+        note(f"Handed over: {deferral}. {handed}"),
         "<h2>Worst-calibrated slices</h2>",
-        _note(
+        note(
             f"{count} slices of at least 15 rows. z is the distance from the promise in standard errors, "
             f"below 0 where the model is too sure; by chance alone the worst would be at about {chance:.1f}."
         ),
-        _table(("slice", "rows", promised, "found", "z"), slices, numbers=(1, 2, 3, 4)),
+        table(("slice", "rows", promised, "found", "z"), slices, numbers=(1, 2, 3, 4)),
         "<h2>Most uncertain rows</h2>",
         f'<div class="wide">{_uncertain(model, judged, frame, by)}</div>',
         "<h2>Drop rates</h2>",
         _rates(model),
         "<h2>Columns</h2>",
-        _table(("column", "kind", "choice"), [(one.name, one.kind, one.why) for one in schema.columns]),
-        _note(f"Written by bayesdrop {__version__}."),
+        table(("column", "kind", "choice"), [(one.name, one.kind, one.why) for one in schema.columns]),
     ]
-    head = f"<meta charset='utf-8'><title>{_safe(title)}</title><style>{_STYLE}</style>"
-    body = "\n".join(parts)
-    return f"<!doctype html>\n<html lang='en'>\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n"
+    return page(title, parts)
 
 
 def measure_rows(found: dict[str, float]) -> list[tuple[str, str, str]]:
@@ -156,10 +134,10 @@ def _uncertain(model: TableModel, judged: Judged, frame: Any, by: str, most: int
             said = (f"{scores['mean']:.4g}", f"{scores['std']:.3g}", f"{judged.target[place]:.4g}", ends)
         rows.append((number, *said, *(str(frame[name].iloc[place]) for name in inputs)))
     more = len(model.schema.used) - len(inputs)
-    note = _note(
+    said_below = note(
         f"Rows are counted from 1, below the header. {more} further columns are not shown." if more else ""
     )
-    return note + _table((*names, *inputs), rows, numbers=(0,))
+    return said_below + table((*names, *inputs), rows, numbers=(0,))
 
 
 def _rates(model: TableModel) -> str:
@@ -187,30 +165,5 @@ def _rates(model: TableModel) -> str:
         if learned
         else "These rates were chosen, not learned (--method concrete)."
     )
-    note = _note(f"Chance of dropping an input of each layer, first layer first. {kind}")
-    return note + _table(("network", "how many", "mean rates", "from, to"), rows, numbers=(1,))
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence[int] = ()) -> str:
-    def line(cells: Sequence[Any], tag: str) -> str:
-        made = []
-        for place, cell in enumerate(cells):
-            style = ' class="number"' if place in numbers else ""
-            made.append(f"<{tag}{style}>{_safe(str(cell))}</{tag}>")
-        return f"<tr>{''.join(made)}</tr>"
-
-    top = line(head, "th") if any(head) else ""
-    return f"<table>{top}{''.join(line(row, 'td') for row in rows)}</table>"
-
-
-def _note(text: str) -> str:
-    return f'<p class="note">{_safe(text)}</p>' if text else ""
-
-
-def _safe(text: str) -> str:
-    """A text of the table as a text of the page."""
-    return escape(visible(text))
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+    said = note(f"Chance of dropping an input of each layer, first layer first. {kind}")
+    return said + table(("network", "how many", "mean rates", "from, to"), rows, numbers=(1,))

@@ -8,39 +8,70 @@ The paper's data sets are large and not at hand: its numbers, for MovieLens-20M,
 MovieLens-1M (and Gowalla) to be read for their order, not their size. Every network is run twice: with the
 paper's settings, and with one recipe for all that was chosen on validation users (a linear decoder whose
 biases begin at popularity, a normalised encoder, a divergence that weighs with the history's length, averaged
-weights). Differences are paired over test users, seeds averaged.
+weights). The weight of the divergence is chosen on validation users in both, with the first seed of a
+row, and so is whether scores are the mean network's or averaged over draws. Differences are paired over test
+users, seeds averaged. Gowalla, with 40,981 places and fewer choices a user, has fewer rows and one seed.
 
-With `--preset paper` the models run on MovieLens-20M, from a table that `--set file=ratings.csv` names.
+With `--preset paper` the models run on MovieLens-20M, which is downloaded where a network exists, and with
+`--preset netflix` and `--preset msd` on the others, from folders of your own (see `bayesdrop.data`): a day of
+a large machine each. `--set data=file --set file=ratings.csv` takes a table userId,movieId,rating.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from bayesdrop.experiments.boluki2020_recommender.models import MODELS
+from bayesdrop.data import DataNotFound
+from bayesdrop.experiments.boluki2020_recommender.models import MODELS, PRINTED
 from bayesdrop.experiments.boluki2020_recommender.picture import draw
-from bayesdrop.experiments.boluki2020_recommender.report import make_claims, make_notes, make_rows
-from bayesdrop.experiments.boluki2020_recommender.trials import trial
+from bayesdrop.experiments.boluki2020_recommender.report import (
+    Trials,
+    make_arrays,
+    make_claims,
+    make_missing,
+    make_notes,
+    make_rows,
+)
+from bayesdrop.experiments.boluki2020_recommender.trials import split_of, trial
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
-from bayesdrop.experiments.row import Outcome
+from bayesdrop.experiments.row import Claim, Outcome, Row
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
+
+#: raised with what a trial does
+REVISION = 2
+_FEW = ("SIVAE, learnable", "VAE, dropout", "VAE", "EASE", "popularity")
 
 
 @dataclass(frozen=True)
 class Config:
     """All rows of the table on MovieLens-1M, five seeds, and a few of them on Gowalla."""
 
-    data: str = "movielens-1m"  #: movielens-1m, movielens-100k, gowalla or file
+    data: str = "movielens-1m"  #: or movielens-100k, gowalla, movielens-20m, netflix, msd, file
     models: tuple[str, ...] = tuple(MODELS)
     recipes: tuple[str, ...] = ("our", "the paper's")
     num_seeds: int = 5
     epochs: int | None = None  #: at the most; as the models have it if None
     hidden: int = 600
     latent: int = 200
+    sampled_items: int | None = None  #: of the softmax, beside those of a batch; all if None
     file: str = ""  #: a table userId,movieId,rating for data = "file"
     held_users: int = 1000  #: validation users, and as many to test on
+    also: str = "gowalla"  #: a second data set, one seed, our settings; none if empty
+    also_models: tuple[str, ...] = _FEW
+    also_epochs: int | None = 30
+    also_sampled_items: int | None = 4000
+    also_held_users: int = 3000
     seed: int = 0
+
+
+def _published(data: str, held_users: int, epochs: int) -> Config:
+    """One of the paper's data sets, in its settings."""
+    return Config(
+        data=data, held_users=held_users, recipes=("the paper's",), num_seeds=1, epochs=epochs, also=""
+    )
 
 
 SMOKE = Config(
@@ -54,57 +85,134 @@ SMOKE = Config(
         "EASE",
         "popularity",
     ),
-    num_seeds=1,
+    num_seeds=2,
     epochs=2,
     hidden=16,
     latent=4,
     held_users=60,
+    also="",
 )
-_FEW = ("SIVAE, learnable", "VAE, dropout", "VAE", "EASE", "popularity")
 PRESETS = {
-    "quick": Config(data="movielens-100k", models=_FEW, recipes=("our",), num_seeds=1, held_users=90),
-    "gowalla": Config(data="gowalla", models=_FEW, recipes=("our",), num_seeds=1, held_users=3000),
-    "paper": Config(data="file", held_users=10_000, recipes=("the paper's",), num_seeds=1),
+    "quick": Config(
+        data="movielens-100k", models=_FEW, recipes=("our",), num_seeds=1, held_users=90, also=""
+    ),
+    "gowalla": Config(
+        data="gowalla",
+        models=_FEW,
+        recipes=("our",),
+        num_seeds=1,
+        epochs=30,
+        sampled_items=4000,
+        held_users=3000,
+        also="",
+    ),
+    "paper": _published("movielens-20m", 10_000, 200),
+    "netflix": _published("netflix", 40_000, 200),
+    "msd": _published("msd", 50_000, 100),
 }
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Recall and NDCG of every model, and what the paper says of them."""
-    common = {
+    rows: list[Row] = []
+    parts: list[_Part] = []
+    for part in _parts(config):
+        try:
+            split_of(part.common)
+            parts.append(part)
+        except DataNotFound as error:
+            rows += [make_missing(part.data, model, recipe, str(error)) for model, recipe in part.rows()]
+    found = _pieces(parts, cache=cache, progress=progress)
+    claims: list[Claim] = []
+    arrays: dict[str, Any] = {}
+    for part, trials in zip(parts, found, strict=True):
+        rows += make_rows(part.data, trials)
+        claims += make_claims(part.data, trials)
+        arrays.update(make_arrays(part.data, trials))
+    return Outcome(tuple(rows), tuple(claims), arrays, tuple(make_notes(config.data)))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is run on one data set."""
+
+    data: str
+    models: tuple[str, ...]
+    recipes: tuple[str, ...]
+    num_seeds: int
+    common: Mapping[str, Any]  #: of every key
+
+    def key(self, model: str, recipe: str, *, seed: int, beta: float | None) -> dict[str, Any]:
+        """Of a piece; its seed is counted from the first."""
+        first = int(self.common["split_seed"])
+        key = {**self.common, "model": model, "recipe": recipe, "seed": first + seed, "beta": beta}
+        if recipe != "the paper's" or not MODELS[model].has_recipes:
+            return key
+        # In print the weight grows by 1 / 200,000 a step: to 0.2 in 40,000.
+        scaled = {"anneal_steps": 40_000} if self.data in PRINTED else dict(MODELS[model].scaled)
+        return {**key, "scaled": scaled} if scaled else key
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Models and recipes."""
+        return [
+            (model, recipe)
+            for model in self.models
+            for recipe in (self.recipes if MODELS[model].has_recipes else self.recipes[:1])
+        ]
+
+
+def _parts(config: Config) -> list[_Part]:
+    common = {"hidden": config.hidden, "latent": config.latent, "split_seed": config.seed}
+    first = {
+        **common,
         "data": config.data,
         "epochs": config.epochs,
-        "hidden": config.hidden,
-        "latent": config.latent,
         "file": config.file,
         "held_users": config.held_users,
-        "split_seed": config.seed,
+        "sampled_items": config.sampled_items,
     }
-    keys = [
-        {**common, "model": model, "recipe": recipe, "seed": config.seed + seed}
-        for model in config.models
-        for recipe in (config.recipes if MODELS[model].has_recipes else config.recipes[:1])
-        for seed in range(config.num_seeds if MODELS[model].has_seeds else 1)
+    parts = [_Part(config.data, config.models, config.recipes, config.num_seeds, first)]
+    if config.also:
+        second = {
+            **common,
+            "data": config.also,
+            "epochs": config.also_epochs,
+            "file": config.file,
+            "held_users": config.also_held_users,
+            "sampled_items": config.also_sampled_items,
+        }
+        parts.append(_Part(config.also, config.also_models, config.recipes[:1], 1, second))
+    return parts
+
+
+def _pieces(parts: Sequence[_Part], *, cache: PieceCache, progress: bool) -> list[Trials]:
+    """The trials of every part: first seeds choose the weight of the divergence, the others take it."""
+    found: list[dict[tuple[str, str], list[Mapping[str, Any]]]] = [{} for _ in parts]
+
+    def compute(asked: list[tuple[int, dict[str, Any]]], label: str) -> None:
+        keys = [key for _, key in asked]
+        made = run_pieces(keys, trial, cache=cache, progress=progress, label=label)
+        for (place, key), piece in zip(asked, made, strict=True):
+            found[place].setdefault((key["model"], key["recipe"]), []).append(piece)
+
+    places = range(len(parts))
+    # The second data set has the longest pieces: they begin first, so that no process waits for the last.
+    first = [
+        (place, parts[place].key(*row, seed=0, beta=None))
+        for place in reversed(places)
+        for row in parts[place].rows()
     ]
-    pieces = run_pieces(keys, trial, cache=cache, progress=progress, label="recommenders")
-    trials = {
-        (model, recipe): [
-            piece
-            for key, piece in zip(keys, pieces, strict=True)
-            if (key["model"], key["recipe"]) == (model, recipe)
-        ]
-        for model in config.models
-        for recipe in config.recipes
-    }
-    trials = {name: found for name, found in trials.items() if found}
-    arrays = {}
-    for (model, recipe), found in trials.items():
-        for name in ("validation", "seconds", "rates", "popularity"):
-            if name in found[0]:
-                arrays[f"{model}|{recipe}|{name}"] = found[0][name]
-        arrays[f"{model}|{recipe}|ndcg"] = [float(piece["ndcg"].mean()) for piece in found]
-    return Outcome(
-        tuple(make_rows(config.data, trials)),
-        tuple(make_claims(trials)),
-        arrays,
-        tuple(make_notes(config.data)),
-    )
+    compute(first, "recommenders, first seeds")
+    others = [
+        (place, parts[place].key(model, recipe, seed=seed, beta=_beta(found[place][model, recipe][0])))
+        for place in places
+        for model, recipe in parts[place].rows()
+        for seed in range(1, parts[place].num_seeds if MODELS[model].has_seeds else 1)
+    ]
+    compute(others, "recommenders, other seeds")
+    return [{row: found[place][row] for row in parts[place].rows()} for place in places]
+
+
+def _beta(piece: Mapping[str, Any]) -> float | None:
+    chosen = piece.get("chosen", {}).get("beta")
+    return None if chosen is None else float(chosen)

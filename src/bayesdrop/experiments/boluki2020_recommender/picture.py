@@ -15,22 +15,27 @@ _CURVES = ("SIVAE, learnable", "SIVAE, concrete", "VAE, dropout", "VAE")
 
 
 def draw(outcome: Outcome) -> Any:
-    """Three panels."""
+    """Three panels, of the first data set."""
     arrays = outcome.arrays
-    names = list(dict.fromkeys(tuple(name.split("|")[:2]) for name in arrays))
+    data = next(iter(arrays), "").split("|")[0]
+    names = [
+        tuple(name.split("|")[1:3]) for name in arrays if name.startswith(data) and name.endswith("ndcg")
+    ]
     figure = new_figure(15, 4.6)
     curves, bars, rates = figure.subplots(1, 3)
     for place, model in enumerate(_CURVES):
         for recipe, style in (("our", "-"), ("the paper's", ":")):
-            key = f"{model}|{recipe}|validation"
+            key = f"{data}|{model}|{recipe}|validation"
             if key in arrays:
-                seconds = np.asarray(arrays[f"{model}|{recipe}|seconds"], dtype=float)
+                seconds = np.asarray(arrays[f"{data}|{model}|{recipe}|seconds"], dtype=float)
                 scores = 100 * np.asarray(arrays[key], dtype=float)
                 curves.plot(seconds, scores, style, color=f"C{place}", label=f"{model}, {recipe}")
     curves.set(xlabel="CPU seconds of training", ylabel="NDCG@100 of validation users (%)", xscale="log")
-    curves.legend(frameon=False, fontsize=7)
+    if curves.lines:
+        curves.legend(frameon=False, fontsize=7)
     means = {
-        (model, recipe): 100 * float(np.mean(arrays[f"{model}|{recipe}|ndcg"])) for model, recipe in names
+        (model, recipe): 100 * float(np.mean(arrays[f"{data}|{model}|{recipe}|ndcg"]))
+        for model, recipe in names
     }
     order = sorted(means, key=means.__getitem__)
     colours = ["C0" if recipe == "our" else "0.6" for _, recipe in order]
@@ -38,12 +43,13 @@ def draw(outcome: Outcome) -> Any:
     bars.set(xlabel="NDCG@100 of test users (%)")
     bars.tick_params(axis="y", labelsize=6)
     for model in ("SIVAE, learnable", "SIVAE, concrete"):
-        key = f"{model}|our|rates"
+        key = f"{data}|{model}|our|rates"
         if key in arrays:
-            popularity = np.asarray(arrays[f"{model}|our|popularity"], dtype=float)
+            popularity = np.asarray(arrays[f"{data}|{model}|our|popularity"], dtype=float)
             rates.plot(popularity, arrays[key], ".", markersize=2, alpha=0.5, label=model)
     rates.set(
         xlabel="share of users who chose the item", ylabel="learned chance of dropping it", xscale="log"
     )
-    rates.legend(frameon=False)
+    if rates.lines:
+        rates.legend(frameon=False)
     return figure

@@ -19,7 +19,10 @@ def trial(key: Mapping[str, Any]) -> dict[str, Any]:
     from bayesdrop.recommend.autoencoder import Autoencoder
 
     split = split_of(key)
-    options = {name: key[name] for name in ("hidden", "latent", "epochs", "seed")}
+    options = {name: key[name] for name in ("hidden", "latent", "epochs", "sampled_items", "seed")}
+    options.update(key.get("scaled", {}))
+    if key["beta"] is not None:
+        options["beta"] = key["beta"]
     model = MODELS[key["model"]].make(options, key["recipe"] == "the paper's")
     start = time.process_time()
     model.fit(split.train, split.validation)
@@ -34,6 +37,7 @@ def trial(key: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("recall20", "recall50", "ndcg"):
         found[name] = found[name][~np.isnan(found[name])]
     if isinstance(model, Autoencoder):
+        found["chosen"], found["search"] = model.chosen, model.search
         found["validation"] = np.asarray(model.history)
         found["seconds"] = np.asarray(model.seconds)
         rates = model.rates()
@@ -45,28 +49,39 @@ def trial(key: Mapping[str, Any]) -> dict[str, Any]:
 
 def split_of(key: Mapping[str, Any]) -> Any:
     """The users of a data set, split."""
-    from bayesdrop.data.gowalla import load_gowalla
-    from bayesdrop.data.movielens import load_movielens_1m, load_movielens_100k
-    from bayesdrop.recommend import Interactions, UserSplit
+    from bayesdrop.data.movielens import load_movielens_1m
+    from bayesdrop.recommend import UserSplit
 
+    # Its users were split before.
     if key["data"] == "movielens-1m":
         return UserSplit.of(load_movielens_1m())
-    if key["data"] == "movielens-100k":
-        pairs = load_movielens_100k().liked(4).numpy()
-    elif key["data"] == "gowalla":
-        gowalla = load_gowalla()
-        pairs = np.concatenate([gowalla.train.numpy(), gowalla.test.numpy()])
-    elif key["data"] == "file":
+    choices, min_items = _choices(key["data"], key.get("file", ""))
+    held = key["held_users"]
+    return choices.split_by_users(validation=held, test=held, min_items=min_items, seed=key["split_seed"])
+
+
+def _choices(data: str, file: str) -> tuple[Any, int]:
+    """What users liked, and how many items a user must have: as Liang et al. (2018) filter."""
+    from bayesdrop import data as sets
+    from bayesdrop.recommend import Interactions
+
+    if data == "file":
         import pandas as pd
 
-        table = pd.read_csv(key["file"])
-        data = Interactions.from_table(table, user="userId", item="movieId", rating="rating", at_least=4)
-        return _by_users(data, key)
-    else:
-        names = "movielens-1m, movielens-100k, gowalla or file"
-        raise ValueError(f"boluki2020-recommender: data must be {names}; got {key['data']!r}.")
-    return _by_users(Interactions.from_pairs(pairs), key)
-
-
-def _by_users(data: Any, key: Mapping[str, Any]) -> Any:
-    return data.split_by_users(validation=key["held_users"], test=key["held_users"], seed=key["split_seed"])
+        table = pd.read_csv(file)
+        return Interactions.from_table(table, user="userId", item="movieId", rating="rating", at_least=4), 5
+    if data == "gowalla":
+        gowalla = sets.load_gowalla()
+        return Interactions.from_pairs(np.concatenate([gowalla.train.numpy(), gowalla.test.numpy()])), 5
+    if data == "msd":
+        # Songs of at least 200 users first, then users of at least 20 songs.
+        return Interactions.from_pairs(sets.load_msd().pairs().numpy()).frequent(min_users=200), 20
+    rated = {
+        "movielens-100k": sets.load_movielens_100k,
+        "movielens-20m": sets.load_movielens_20m,
+        "netflix": sets.load_netflix,
+    }
+    if data not in rated:
+        names = ", ".join(["movielens-1m", *rated, "gowalla", "msd"])
+        raise ValueError(f"boluki2020-recommender: data must be {names} or file; got {data!r}.")
+    return Interactions.from_pairs(rated[data]().liked(4).numpy()), 5

@@ -1,0 +1,144 @@
+"""Training of a network of choices: batches of users, averaged weights, and when to stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesdrop.errors import Diverged
+from bayesdrop.metrics.ranking import ndcg_at
+from bayesdrop.progress import progress_bar
+from bayesdrop.recommend.histories import Bag
+from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
+
+if TYPE_CHECKING:
+    from bayesdrop.recommend.autoencoder import Autoencoder
+
+__all__ = ["CHECKED", "Course", "trained"]
+
+#: validation users that are looked at after every epoch
+CHECKED = 1000
+#: how fast averaged weights forget: step t counts _RECENT / (t + _RECENT)
+_RECENT = 10
+
+
+@dataclass(eq=False)
+class Course:
+    """One run.
+
+    Attributes:
+        beta: the weight of the divergence, at its full size.
+        weights: of the epoch of the best validation score, or of the last one.
+        history: validation NDCG@100 of every epoch.
+        seconds: CPU seconds of training up to the end of every epoch, validation left out.
+    """
+
+    beta: float
+    weights: list[Tensor] = field(default_factory=list)
+    history: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def best(self) -> float:
+        """The highest validation score; -inf without validation users."""
+        return max(self.history, default=-math.inf)
+
+
+def trained(
+    model: Autoencoder,
+    train: Interactions,
+    validation: HeldOutUsers | None,
+    beta: float,
+    *,
+    progress: bool,
+) -> Course:
+    """Train a network that has been built; what it learned is in the course, and not yet in the network.
+
+    Args:
+        model: the network, which says what its losses are.
+        train: who chose what.
+        validation: users that say which epoch was the best, and when to stop.
+        beta: weight of the divergence.
+        progress: show a bar.
+    """
+    course = Course(beta)
+    matrix = train.matrix[np.flatnonzero(np.diff(train.matrix.indptr))]
+    users = matrix.shape[0]
+    steps = -(-users // (model.batch_size or min(250, max(32, -(-users // 16)))))
+    epochs = model.epochs or max(25 if validation is None else 100, -(-400 // steps))
+    generator = torch.Generator().manual_seed(model.seed + 1)
+    order = np.random.default_rng(model.seed)
+    parameters = model._learned()
+    optimizer = torch.optim.Adam(model._groups(), fused=True)
+    averaged = [one.detach().clone() for one in parameters]
+    waited, step = 0, 0
+    with progress_bar(type(model).__name__, epochs, show=progress) as advance:
+        for epoch in range(epochs):
+            start = time.process_time()
+            for rows in np.array_split(order.permutation(users), steps):
+                step += 1
+                weight = beta * min(1.0, step / model.anneal_steps)
+                bag = Bag.of(matrix, rows)
+                if model.sampled_items is not None:
+                    bag = bag.among(matrix.shape[1], model.sampled_items, generator)
+                _step(model, bag, weight, optimizer, generator)
+                if model.average:
+                    with torch.no_grad():
+                        torch._foreach_lerp_(averaged, parameters, _RECENT / (step + _RECENT))
+            spent = time.process_time() - start
+            course.seconds.append(spent + (course.seconds[-1] if course.seconds else 0.0))
+            if not model.average:
+                averaged = [one.detach().clone() for one in parameters]
+            if not all(bool(one.isfinite().all()) for one in parameters):
+                raise Diverged(
+                    f"{type(model).__name__}.fit: the weights are not finite. Lower `lr`.",
+                    step=step,
+                    epoch=epoch + 1,
+                )
+            if validation is None:
+                advance(1, "")
+                continue
+            score = _validated(model, validation, parameters, averaged)
+            advance(1, f"NDCG@100 {score:.4f}")
+            if score > course.best:
+                waited = 0
+                course.weights = [one.clone() for one in averaged]
+            else:
+                waited += 1
+            course.history.append(score)
+            if waited >= model.patience and step >= model.anneal_steps:
+                break
+    if not course.weights:
+        course.weights = averaged
+    return course
+
+
+def _step(
+    model: Autoencoder, bag: Bag, beta: float, optimizer: torch.optim.Optimizer, generator: torch.Generator
+) -> None:
+    weight = beta * bag.counts if model.beta_per_choice else torch.full_like(bag.counts, beta)
+    optimizer.zero_grad()
+    loss = model._losses(bag, weight, generator).mean()
+    if model.weight_decay:
+        squares = [p.square().sum() for p in model._coder.parameters() if p.dim() > 1]
+        loss = loss + model.weight_decay * torch.stack(squares).sum()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+
+
+def _validated(
+    model: Autoencoder, validation: HeldOutUsers, parameters: list[Tensor], averaged: list[Tensor]
+) -> float:
+    """NDCG@100 of the averaged weights, by the mean network."""
+    own = [one.detach().clone() for one in parameters]
+    with torch.no_grad():
+        torch._foreach_copy_(parameters, averaged)
+        ranked = model.ranked(validation.first(CHECKED), min(100, len(model.items)))
+        torch._foreach_copy_(parameters, own)
+    return ndcg_at(ranked, ranked.hits.shape[1]).mean
