@@ -8,9 +8,10 @@ The paper's data sets are large and not at hand: its numbers, for MovieLens-20M,
 MovieLens-1M (and Gowalla) to be read for their order, not their size. Every network is run twice: with the
 paper's settings, and with one recipe for all that was chosen on validation users (a linear decoder whose
 biases begin at popularity, a normalised encoder, a divergence that weighs with the history's length, averaged
-weights). The weight of the divergence is chosen on validation users in both, with the first seed of a
-row, and so is whether scores are the mean network's or averaged over draws. Differences are paired over test
-users, seeds averaged; the paper's settings have one seed. Gowalla, with 40,981 places and fewer choices a user, has fewer rows and one seed.
+weights). The weight of the divergence is chosen on validation users in both, with the first seed of a row,
+and so is whether scores are the mean network's or averaged over draws. Differences are paired over test
+users, seeds averaged; the paper's settings have one seed. Gowalla, with 40,981 places and fewer choices a
+user, has fewer rows and one seed.
 
 With `--preset paper` the models run on MovieLens-20M, which is downloaded where a network exists, and with
 `--preset netflix` and `--preset msd` on the others, from folders of your own (see `bayesdrop.data`): a day of
