@@ -73,7 +73,7 @@ def test_other_seeds_take_the_weight_that_the_first_chose(
     )
     outcome = run(config, cache=PieceCache("recommender", folder=tmp_path), progress=False)
     assert asked == [
-        ("gowalla", "VAE, dropout", 0, None, 4000),
+        ("gowalla", "VAE, dropout", 0, 0.0035, 4000),
         ("movielens-1m", "VAE, dropout", 0, None, None),
         ("movielens-1m", "EASE", 0, None, None),
         ("movielens-1m", "VAE, dropout", 1, 0.25, None),

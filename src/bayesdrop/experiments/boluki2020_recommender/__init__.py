@@ -11,7 +11,7 @@ biases begin at popularity, a normalised encoder, a divergence that weighs with 
 weights). The weight of the divergence is chosen on validation users in both, with the first seed of a row,
 and so is whether scores are the mean network's or averaged over draws. Differences are paired over test
 users, seeds averaged; the paper's settings have one seed. Gowalla, with 40,981 places and fewer choices a
-user, has fewer rows and one seed.
+user, has fewer rows, one seed, and the weight that MovieLens-1M chose.
 
 With `--preset paper` the models run on MovieLens-20M, which is downloaded where a network exists, and with
 `--preset netflix` and `--preset msd` on the others, from folders of your own (see `bayesdrop.data`): a day of
@@ -63,7 +63,8 @@ class Config:
     held_users: int = 1000  #: validation users, and as many to test on
     also: str = "gowalla"  #: a second data set, one seed, our settings; none if empty
     also_models: tuple[str, ...] = _FEW
-    also_epochs: int | None = 30
+    also_epochs: int | None = 10
+    also_beta: float | None = 0.0035  #: the weight of the divergence that MovieLens-1M chose; None to search
     also_sampled_items: int | None = 4000
     also_held_users: int = 3000
     seed: int = 0
@@ -103,7 +104,7 @@ PRESETS = {
         models=_FEW,
         recipes=("our",),
         num_seeds=1,
-        epochs=30,
+        epochs=10,
         sampled_items=4000,
         held_users=3000,
         also="",
@@ -143,6 +144,7 @@ class _Part:
     recipes: tuple[str, ...]
     num_seeds: int
     paper_seeds: int
+    beta: float | None  #: weight of the divergence; chosen by validation users if None
     common: Mapping[str, Any]  #: of every key
 
     def key(self, model: str, recipe: str, *, seed: int, beta: float | None) -> dict[str, Any]:
@@ -181,7 +183,7 @@ def _parts(config: Config) -> list[_Part]:
         "sampled_items": config.sampled_items,
     }
     seeds = (config.num_seeds, config.paper_seeds)
-    parts = [_Part(config.data, config.models, config.recipes, *seeds, first)]
+    parts = [_Part(config.data, config.models, config.recipes, *seeds, None, first)]
     if config.also:
         second = {
             **common,
@@ -191,7 +193,9 @@ def _parts(config: Config) -> list[_Part]:
             "held_users": config.also_held_users,
             "sampled_items": config.also_sampled_items,
         }
-        parts.append(_Part(config.also, config.also_models, config.recipes[:1], 1, 1, second))
+        parts.append(
+            _Part(config.also, config.also_models, config.recipes[:1], 1, 1, config.also_beta, second)
+        )
     return parts
 
 
@@ -208,7 +212,7 @@ def _pieces(parts: Sequence[_Part], *, cache: PieceCache, progress: bool) -> lis
     places = range(len(parts))
     # The second data set has the longest pieces: they begin first, so that no process waits for the last.
     first = [
-        (place, parts[place].key(*row, seed=0, beta=None))
+        (place, parts[place].key(*row, seed=0, beta=parts[place].beta))
         for place in reversed(places)
         for row in parts[place].rows()
     ]
