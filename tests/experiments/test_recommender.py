@@ -146,7 +146,7 @@ def test_songs_of_few_users_and_users_of_few_songs_are_left_out_of_msd(
         archive.writestr("train_triplets.txt", "\n".join(lines))
     monkeypatch.setenv("BAYESDROP_DATA", str(tmp_path))
     # 15 songs were played by all 240 users, 10 by 180 of them, one by 100.
-    with pytest.raises(ValueError, match="the users with 20 items"):
+    with pytest.raises(ValueError, match="`min_items` must be what some users have, at most 15; got 20"):
         split_of({"data": "msd", "held_users": 30, "split_seed": 0})
     lines += [f"v{user}\ts{song}\t2" for user in range(100) for song in range(25)]
     with zipfile.ZipFile(tmp_path / "msd" / "train_triplets.txt.zip", "w") as archive:
