@@ -3,6 +3,7 @@
 from bayesdrop.draws.flags import evaluating
 from bayesdrop.draws.held import FunctionDraw, HeldNoise, RowDraw, active_draw
 from bayesdrop.draws.noises import NOT_READY
+from bayesdrop.draws.pixels import PixelSource
 from bayesdrop.draws.sites import HeldFlag, Selection, Site, StochasticModule, Where
 from bayesdrop.draws.source import NoiseSource, Sampler
 
@@ -12,6 +13,7 @@ __all__ = [
     "HeldFlag",
     "HeldNoise",
     "NoiseSource",
+    "PixelSource",
     "RowDraw",
     "Sampler",
     "Selection",

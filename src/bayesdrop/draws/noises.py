@@ -298,13 +298,15 @@ class SiteNoise:
             channels = 0 if spatial in (1, 3) and x.dim() == spatial + 1 else 1
         place = self._place(site, tuple(x.shape), channels=channels)
         positions = (None, False) if channels is not None else self._positions(x, attention=attention)
-        noise = self._in_groups(site, place, self._keep(site, place.shape, p, x, *positions))
+        of_pixels = channels is None and positions[0] is None and self._is_map(x) and place.split is None
+        kept = self._keep(site, place.shape, p, x, *positions, of_pixels=of_pixels)
+        noise = self._in_groups(site, place, kept)
         if not alpha:
             return place.multiply(x, noise)
         limit = -1.7580993408473766
         scale = ((1 - p) * (1 + p * limit**2)) ** -0.5
-        kept = place.multiply(torch.ones_like(x), noise) != 0
-        dropped: Tensor = torch.where(kept, x, limit) * scale - scale * limit * p
+        is_kept = place.multiply(torch.ones_like(x), noise) != 0
+        dropped: Tensor = torch.where(is_kept, x, limit) * scale - scale * limit * p
         return dropped
 
     def drop_between(
@@ -411,6 +413,10 @@ class SiteNoise:
             return self._past, True
         return None, False
 
+    def _is_map(self, x: Tensor) -> bool:
+        """Whether it is (N, C, H, W), and not a weight."""
+        return x.dim() == 4 and x.shape[0] == self.rows
+
     def _keep(
         self,
         site: str,
@@ -419,13 +425,15 @@ class SiteNoise:
         like: Tensor,
         start: int | None = None,
         tiled: bool = False,
+        *,
+        of_pixels: bool = False,
     ) -> Tensor:
         path, _, call = site.rpartition(":")
         name = f"{path}:{call.partition('.')[0]}"
         known = self.sites.get(name)
         if known is not None and known.shape is None:
             self.sites[name] = replace(known, shape=shape)
-        return self.held(site, shape, like, KeepNoise(torch.tensor(p), start, tiled))
+        return self.held(site, shape, like, KeepNoise(torch.tensor(p), start, tiled, of_pixels))
 
     def saw_foreign_randomness(self, name: str) -> None:
         """Note that the model draws from the global generator itself."""

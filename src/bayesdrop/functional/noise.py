@@ -89,11 +89,13 @@ class KeepNoise(Noise):
         start: the first position of a sequence that the noise is for, where every position has noise of its
             own, whatever the length of the sequence; None where there are no positions.
         tiled: whether it is noise of pairs of positions, as weights of attention are.
+        of_pixels: whether every pixel of a map (..., H, W) has noise of its own.
     """
 
     p: Tensor
     start: int | None = None
     tiled: bool = False
+    of_pixels: bool = False
 
     def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
         """See `keep_mask`."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import Selection, Where
+from bayesdrop.draws import PixelSource, Selection, Where
 from bayesdrop.errors import is_one_of, must, must_be_finite, told_by, whole_number
 from bayesdrop.inputs import Inputs, is_batch, num_rows, take_rows
-from bayesdrop.likelihoods import Likelihood
+from bayesdrop.likelihoods import Bernoulli, Categorical, Likelihood
 from bayesdrop.predict.accumulate import DrawStatistics, Statistics
 from bayesdrop.predict.analytic import batch_moments, check_likelihood
 from bayesdrop.predict.batches import Batches, Items, NotFinite
@@ -24,6 +25,8 @@ from bayesdrop.predict.plan import WAYS
 from bayesdrop.predict.prediction import Prediction, frozen_copy
 from bayesdrop.predict.ranks import Ranks, Share
 from bayesdrop.predict.sampler import DrawSampler, unwrapped
+from bayesdrop.predict.stitch import Stitcher
+from bayesdrop.predict.tiles import Tiling
 from bayesdrop.progress import progress_bar
 
 __all__ = ["predict"]
@@ -50,6 +53,8 @@ def predict(
     share: Share | None = None,
     items: Items | None = None,
     output: Output | None = None,
+    tiles: int | tuple[int, int] | None = None,
+    overlap: int = 32,
     progress: bool = False,
 ) -> Prediction:
     """Predictive distribution of a model whose weights are random.
@@ -94,6 +99,11 @@ def predict(
             otherwise.
         output: which tensor, of a model that returns several: a name, an index, or a function of what it
             returns. None takes the one tensor, or `.logits`.
+        tiles: height and width in pixels of the tiles that images (N, C, H, W) are cut into, for images too
+            large to pass at once through a model that gives maps of the size of its input. Every draw is the
+            same function in all tiles; see the page on large images. None passes images whole.
+        overlap: pixels that neighbouring tiles share. Maps are those of the whole image, to rounding, if
+            this is at least the width of the model's receptive field.
         progress: show a bar (needs the extra "cli").
 
     Reference: Gal & Ghahramani (2016), Eqs 6 to 8.
@@ -107,6 +117,7 @@ def predict(
     _check_choices(seed, method, plan, tolerance, max_memory, keep_draws)
     check_output(output)
     targets = _checked_targets(targets, likelihood)
+    tiling = _checked_tiling(tiles, overlap, method, tolerance, likelihood, targets)
     model = unwrapped(model)
     ranks = Ranks(share)
     if ranks.share == "rows":
@@ -122,6 +133,7 @@ def predict(
         placed.to(batches.device)
     first, last = ranks.part(num_draws) if ranks.share == "draws" else (0, num_draws)
     keeper = Keeper(keep_draws)
+    source = PixelSource(seed, most=last)
     sampler = DrawSampler(
         model,
         seed=seed,
@@ -135,29 +147,24 @@ def predict(
         way=plan,
         chunk=None if tolerance is None else _CHECKED_DRAWS,
         output=output,
+        source=None if tiling is None else source,
     )
     parts: list[Statistics] = []
     joints: list[list[float]] = []
     scored: list[Tensor] = []
     seen = mine if ranks.share == "rows" else 0
-    total = None if batches.count is None else batches.count * (last - first)
+    total = None if batches.count is None or tiling is not None else batches.count * (last - first)
     with torch.no_grad(), progress_bar("predict", total, show=progress) as advance:
+        runner: _Whole | Stitcher = _Whole(sampler, placed, keeper, ranks, advance, tolerance)
+        if tiling is not None:
+            runner = Stitcher(tiling, sampler, source, placed, keeper, ranks, advance)
         for batch, rows, y in batches:
-            running = DrawStatistics(placed, y)
             scored += [] if y is None else [y.cpu()]
             keeper.start(last - first)
-            for outputs in sampler.batch(batch, rows, seen):
-                with nullcontext() if y is None else told_by("predict", "targets"):
-                    running.update_many(outputs)
-                keeper.add(outputs)
-                advance(outputs.shape[0], "")
-                if tolerance is not None and running.largest_error() <= tolerance:
-                    break
+            part, joint_of_part = runner.batch(batch, rows, seen, y)
             keeper.finish()
-            if ranks.share == "draws":
-                ranks.merge_draws(running)
-            parts.append(running.result())
-            joints.append(running.joint)
+            parts.append(part)
+            joints.append(joint_of_part)
             seen += rows
     if not parts:
         raise ValueError(must("predict", "x", "at least one batch", "none"))
@@ -179,11 +186,39 @@ def predict(
         statistics,
         frozen,
         shared=draws == "shared",
-        plan=_told(sampler, statistics, num_draws, tolerance),
+        plan=_told(sampler, statistics, num_draws, tolerance) + ("" if tiling is None else f"\n{tiling}"),
         draws=kept,
         targets=targets,
         joint=joint,
     )
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """Runs all draws of a batch, each row whole. `Stitcher` does the same with images in tiles."""
+
+    sampler: DrawSampler
+    likelihood: Likelihood | None
+    keeper: Keeper
+    ranks: Ranks
+    advance: Callable[[int, str], None]
+    tolerance: float | None
+
+    def batch(
+        self, batch: Inputs, rows: int, offset: int, y: Tensor | None
+    ) -> tuple[Statistics, list[float]]:
+        """The statistics of a batch, and of every draw the log-probability of all its targets."""
+        running = DrawStatistics(self.likelihood, y)
+        for outputs in self.sampler.batch(batch, rows, offset):
+            with nullcontext() if y is None else told_by("predict", "targets"):
+                running.update_many(outputs)
+            self.keeper.add(outputs)
+            self.advance(outputs.shape[0], "")
+            if self.tolerance is not None and running.largest_error() <= self.tolerance:
+                break
+        if self.ranks.share == "draws":
+            self.ranks.merge_draws(running)
+        return running.result(), running.joint
 
 
 def _moments(
@@ -213,14 +248,16 @@ def _joined(parts: list[Statistics]) -> Statistics:
         got = f"outputs of shapes {', '.join(map(str, sorted(shapes)))} for a row"
         raise ValueError(must("predict", "x", "batches whose outputs have one shape", got, hint))
     statistics = Statistics.concatenate(parts)
-    finite = torch.isfinite(statistics.mean)
-    if not bool(finite.all()):
+    # A sum is finite only if all its terms are; looking at each takes memory of the size of the prediction.
+    if not bool(torch.isfinite(statistics.mean.sum())):
+        finite = torch.isfinite(statistics.mean)
         bad = (~finite).flatten(1).any(1) if finite.dim() > 1 else ~finite
-        message = (
-            f"predict: the mean of {int(bad.sum())} of {len(bad)} rows is NaN or infinite, the first in row "
-            f"{int(bad.nonzero()[0])}. Do not use these rows."
-        )
-        warnings.warn(message, NotFinite, stacklevel=3)
+        if bool(bad.any()):
+            message = (
+                f"predict: the mean of {int(bad.sum())} of {len(bad)} rows is NaN or infinite, the first in "
+                f"row {int(bad.nonzero()[0])}. Do not use these rows."
+            )
+            warnings.warn(message, NotFinite, stacklevel=3)
     return statistics
 
 
@@ -274,6 +311,27 @@ def _check_arguments(
         raise ValueError(must("predict", "draws", "'shared' or 'independent'", draws))
     if likelihood is not None and not isinstance(likelihood, Likelihood):
         raise TypeError(must("predict", "likelihood", "a Likelihood, as Categorical(), or None", likelihood))
+
+
+def _checked_tiling(
+    tiles: int | tuple[int, int] | None,
+    overlap: int,
+    method: str,
+    tolerance: float | None,
+    likelihood: Likelihood | None,
+    targets: Tensor | None,
+) -> Tiling | None:
+    if tiles is None:
+        return None
+    if method == "moments":
+        raise ValueError(must("predict", "tiles", "None for method='moments'", method))
+    if tolerance is not None:
+        hint = "Tiles of an image would use different numbers of draws."
+        raise ValueError(must("predict", "tolerance", "None with tiles", tolerance, hint))
+    if targets is not None and not isinstance(likelihood, Categorical | Bernoulli):
+        hint = "Other likelihoods score an image as a whole, which no tile sees."
+        raise ValueError(must("predict", "targets", "None with tiles, or labels of pixels", likelihood, hint))
+    return Tiling(tiles, overlap)
 
 
 def _check_choices(

@@ -29,13 +29,17 @@ class Keeper:
         """A batch begins, of at most so many draws."""
         self._room, self._filled = num_draws, 0
 
+    def wants(self, size: int) -> bool:
+        """Whether so many bytes more would be kept."""
+        return self._blocks is not None and not (self._keep is None and self._bytes + size > KEPT_BYTES)
+
     def add(self, outputs: Tensor) -> None:
         """Some draws of the batch, (C, N, ...)."""
         if self._blocks is None:
             return
         if self._filled == 0:
             size = outputs[0].numel() * outputs.element_size() * self._room
-            if self._keep is None and self._bytes + size > KEPT_BYTES:
+            if not self.wants(size):
                 self._blocks = None
                 return
             self._bytes += size

@@ -175,7 +175,7 @@ def _after(
     """The sites, and the layers from the first noise on; None if these do not fit what they are given."""
     shape: _Shape = tuple(x.shape)
     dtype, device = x.dtype, x.device
-    noises: dict[tuple[float, int | None], KeepNoise] = {}
+    noises: dict[tuple[float, int], KeepNoise] = {}
     sites: dict[str, Site] = {}
     layers: list[nn.Module | Leaf] = []
     number = 0
@@ -190,9 +190,9 @@ def _after(
             if own is not None:
                 # As a draw has it: three axes are rows, positions and units.
                 first = 0 if len(own) == 3 and not per_row else None
-                if (p, first) not in noises:
-                    noises[p, first] = KeepNoise(torch.tensor(p), first)
-                layers.append(Leaf(number, key, own, noises[p, first], dtype, device))
+                if (p, len(own)) not in noises:
+                    noises[p, len(own)] = KeepNoise(torch.tensor(p), first, of_pixels=len(own) == 4)
+                layers.append(Leaf(number, key, own, noises[p, len(own)], dtype, device))
                 number += 1
         elif place > start:
             if isinstance(module, nn.Linear) and not _fits(module, shape, dtype, device):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -68,6 +69,7 @@ class DrawSampler:
         way: a plan to use whatever it costs.
         chunk: the most draws to run at a time.
         output: which of the tensors that the model returns.
+        source: where noise comes from; from the seed alone if None.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class DrawSampler:
         way: str | None,
         chunk: int | None = None,
         output: Output | None = None,
+        source: NoiseSource | None = None,
     ) -> None:
         if not is_one_of(recurrent, ("module", "variational")):
             raise ValueError(must("predict", "recurrent", "'module' or 'variational'", recurrent))
@@ -100,7 +103,7 @@ class DrawSampler:
         self.output = output
         self.selection = Selection(include, exclude)
         self.selection.check(model)
-        self.source = NoiseSource(seed, most=first + num_draws)
+        self.source = NoiseSource(seed, most=first + num_draws) if source is None else source
         self.plan: Plan | None = None
         self.sites: dict[str, Site] = {}
         self._options: dict[str, Any] = {
@@ -128,13 +131,13 @@ class DrawSampler:
         if self.output is None:
             work = read(self.model, batch, per_row=self.per_row, selection=self.selection)
         if isinstance(work, Reading):
-            self._look_at(work.sites, [], level=4)
+            self._look_at(work.sites, [])
         elif self.num_draws == 1:
             yield from self._whole(batch, rows, place, range(first, last), "there is one draw")
             return
         else:
             draw, output = self._recorded(batch, rows, place, first)
-            self._look_at(draw.sites, draw.foreign, level=4)
+            self._look_at(draw.sites, draw.foreign)
             yield output.unsqueeze(0)
             first += 1
             work = draw.record.tape(output)
@@ -228,7 +231,7 @@ class DrawSampler:
         for index in draws:
             with self._numbers.drawing():
                 draw, output = self._settled(partial(held, index), batch)
-            self._look_at(draw.sites, draw.foreign, level=5)
+            self._look_at(draw.sites, draw.foreign)
             yield checked_output(output, rows).unsqueeze(0)
 
     def __str__(self) -> str:
@@ -236,13 +239,12 @@ class DrawSampler:
         names = ", ".join(f"{site.name} ({site.kind})" for site in on[:6]) + (", ..." if len(on) > 6 else "")
         return f"{self.plan}\n{len(on)} of {len(self.sites)} sites are random: {names}"
 
-    def _look_at(self, sites: dict[str, Site], foreign: list[str], *, level: int) -> None:
+    def _look_at(self, sites: dict[str, Site], foreign: list[str]) -> None:
         """After the first pass: raise rather than return a variance of zero; warn of what is off.
 
         Args:
             sites: of the model.
             foreign: its functions whose randomness cannot be held.
-            level: how far up the caller of `predict` is, who is warned.
         """
         if self.sites:
             return
@@ -255,11 +257,19 @@ class DrawSampler:
         if names and self.model not in _WARNED:
             _WARNED.add(self.model)
             message = f"predict: these are not random: {', '.join(names)}."
-            warnings.warn(message, PartlyRandom, stacklevel=level)
+            warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
         if foreign and self.model not in _UNHELD:
             _UNHELD.add(self.model)
             message = f"predict: the model draws numbers that no seed can hold: {', '.join(foreign)}."
-            warnings.warn(message, PartlyRandom, stacklevel=level)
+            warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """How far up the code is that called `predict`, seen from the caller of this function."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("bayesdrop.predict"):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def no_randomness(off: list[Site]) -> str:
