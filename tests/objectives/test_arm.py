@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from bayesdrop import Categorical, Gaussian, LearnableDropout, NegativeELBO, arm_loss, fit, predict, total_kl
+from bayesdrop.functional.arm import rate_gradient
+from bayesdrop.layers import LearnableNoise, freeze_batch_norm
 from bayesdrop.layers.weights import num_units
+from bayesdrop.objectives import RowsMeet
 from bayesdrop.objectives.arm import learns_masks
 
 ESTIMATORS = [("disarm", None), ("arm", None), ("loo", 3), ("reinforce", None)]
@@ -157,9 +161,56 @@ def test_rows_that_meet_in_batch_norm_are_credited_together(estimator: str) -> N
         exact_value = exact_value + weight * (head(normed) - y).square().sum(1).mean()
     parameters = list(model.parameters())
     exact = torch.autograd.grad(exact_value, parameters)
+    with pytest.warns(RowsMeet, match=r"rows behind the learned masks of '0':"):
+        arm_loss(model, loss, estimator=estimator)
+    # once a model
     within_five_standard_errors(
         lambda: torch.autograd.grad(arm_loss(model, loss, estimator=estimator), parameters), exact, 800
     )
+
+
+@pytest.mark.parametrize("how", ["frozen", "eval"])
+@pytest.mark.parametrize("learned", ["weights", "alone"])
+def test_rows_do_not_meet_in_batch_norm_that_stands_still(how: str, learned: str) -> None:
+    """Every row is credited with its own loss: no warning, and exact; one mask for all rows enumerates it."""
+    torch.manual_seed(1)
+    layer = LearnableDropout(nn.Linear(2, 2)) if learned == "weights" else LearnableNoise(2)
+    model = nn.Sequential(nn.Linear(2, 2), layer, nn.BatchNorm1d(2), nn.Tanh(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        layer.logit_p.copy_(torch.logit(torch.tensor([0.3, 0.6])))
+        model[2].running_mean.fill_(0.3)
+        model[2].running_var.fill_(0.4)
+    if how == "frozen":
+        model = freeze_batch_norm(model).train()
+    else:
+        model[2].eval()
+    x = torch.randn(3, 2, generator=seeded(0), dtype=torch.float64)
+    y = torch.randn(3, 1, generator=seeded(1), dtype=torch.float64)
+
+    def loss(network: nn.Module) -> Tensor:
+        return (network(x) - y).square().sum(1)
+
+    parameters = list(model.parameters())
+    exact = torch.autograd.grad(exact_loss(model, loss), parameters)
+    within_five_standard_errors(lambda: torch.autograd.grad(arm_loss(model, loss), parameters), exact, 400)
+
+
+def test_a_mask_behind_the_last_batch_norm_keeps_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    first, last = LearnableDropout(nn.Linear(2, 2), 0.5), LearnableDropout(nn.Linear(2, 1), 0.5)
+    model = nn.Sequential(first, nn.BatchNorm1d(2), last).double()
+    x = torch.randn(8, 2, dtype=torch.float64)
+    credited = []
+
+    def spied(estimator: Any, values: list[Tensor], *rest: Any, **options: Any) -> Tensor:
+        credited.append(values[0].shape)
+        return rate_gradient(estimator, values, *rest, **options)
+
+    monkeypatch.setattr("bayesdrop.objectives.arm.rate_gradient", spied)
+    with pytest.warns(RowsMeet, match=r"masks of '0':"):
+        arm_loss(model, lambda m: m(x).square().sum(1))
+    # one loss for the batch where rows meet later, one for each row where they do not
+    assert credited == [(), (8,)]
 
 
 def test_disarm_has_less_variance_than_arm() -> None:
@@ -230,7 +281,8 @@ def test_batch_statistics_move_once_a_step() -> None:
     torch.manual_seed(0)
     learned = nn.Sequential(nn.BatchNorm1d(3), LearnableDropout(nn.Linear(3, 4)), nn.BatchNorm1d(4))
     x = torch.randn(8, 3)
-    arm_loss(learned, lambda m: m(x).square().sum(1)).backward()
+    with pytest.warns(RowsMeet, match="masks of '1'"):
+        arm_loss(learned, lambda m: m(x).square().sum(1)).backward()
     for norm in (learned[0], learned[2]):
         assert norm.num_batches_tracked == 1
     expected = nn.BatchNorm1d(3)

@@ -13,6 +13,7 @@ from bayesdrop.layers.bernoulli import BernoulliDropout
 from bayesdrop.layers.concrete import ConcreteDropout
 from bayesdrop.layers.convert import convert
 from bayesdrop.layers.dropconnect import DropConnect
+from bayesdrop.layers.frozen import FrozenBatchNorm, freeze_batch_norm
 from bayesdrop.layers.gaussian import GaussianDropout
 from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.mixture import MixtureDropout
@@ -27,6 +28,7 @@ __all__ = [
     "ConcreteDropout",
     "ConcreteNoise",
     "DropConnect",
+    "FrozenBatchNorm",
     "GaussianDropout",
     "GaussianNoise",
     "LearnableDropout",
@@ -37,6 +39,7 @@ __all__ = [
     "VariationalGaussianDropout",
     "VariationalGaussianNoise",
     "convert",
+    "freeze_batch_norm",
     "rates",
     "share_rates",
     "total_kl",

@@ -42,6 +42,7 @@ class MaskPass:
         mirrored: the masks of an earlier pass: this one uses 1 - u, in the same order, and the random state
             that followed each of them, so that all other noise is the same.
         on_first: called when the first learned mask is asked for.
+        masks: the list that the masks are put into; one of its own if None.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class MaskPass:
         *,
         mirrored: Sequence[LearnedMask] | None = None,
         on_first: Callable[[], None] | None = None,
+        masks: list[LearnedMask] | None = None,
     ) -> None:
-        self.masks: list[LearnedMask] = []
+        self.masks: list[LearnedMask] = [] if masks is None else masks
         self._mirrored = mirrored
         self._on_first = on_first
 

@@ -78,19 +78,53 @@ class Categorical(SoftmaxLikelihood):
         class_axis: the axis of the logits; None for axis 1 of outputs (N, K), (N, K, H, W) and
             (N, K, D, H, W), as in `torch.nn.functional.cross_entropy`. An output of three axes must be
             told: 1 for (N, K, L), -1 for the (N, L, K) of token classifiers and language models.
+        ignore_index: the label of what is void, as unlabelled pixels; it may lie outside the classes. None:
+            every label counts.
+
+    A void label says nothing, so that its log-probability is 0 whatever the output: it adds nothing to the
+    sum over a row that `NegativeELBO` takes, to its gradient, or to the joint log-probability of a draw. What
+    is counted is told by `counts`; the metrics leave out what does not count, in their means too.
 
     Shape: output (N, K, ...), or (N, ..., K) with class_axis=-1; y (N, ...) of integers -> (N, ...).
 
     >>> logits = torch.zeros(2, 5, 3)  # 2 sentences of 5 tokens, 3 tags
     >>> Categorical(class_axis=-1).log_prob(logits, torch.ones(2, 5, dtype=torch.long)).shape
     torch.Size([2, 5])
+    >>> void = Categorical(ignore_index=255)
+    >>> void.log_prob(torch.zeros(3, 2), torch.tensor([0, 1, 255]))
+    tensor([-0.6931, -0.6931,  0.0000])
     """
 
+    def __init__(self, *, class_axis: int | None = None, ignore_index: int | None = None) -> None:
+        super().__init__(class_axis=class_axis)
+        if ignore_index is not None:
+            ignore_index = whole_number("Categorical", "ignore_index", ignore_index)
+        self.ignore_index = ignore_index
+
+    def extra_repr(self) -> str:
+        """The axis and the void label, for `print`."""
+        void = "" if self.ignore_index is None else f"ignore_index={self.ignore_index}"
+        return ", ".join(part for part in (super().extra_repr(), void) if part)
+
+    def counts(self, y: Tensor) -> Tensor:
+        """Which labels count: all but the void ones. Shape as `y`."""
+        if self.ignore_index is None:
+            return torch.ones_like(y, dtype=torch.bool)
+        return y != self.ignore_index
+
     def log_prob(self, output: Tensor, y: Tensor) -> Tensor:
-        """Log-probability of each label. Shape (N, ...)."""
+        """Log-probability of each label, 0 where it is void. Shape (N, ...)."""
         log_probs = self.class_log_probs(output)
-        self._check_labels(log_probs, y)
-        return log_probs.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
+        if self.ignore_index is None:
+            self._check_labels(log_probs, y, y)
+            return log_probs.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
+        must_be_tensor("Categorical", "y", y)
+        counts = self.counts(y)
+        self._check_labels(log_probs, y, y[counts])
+        # Any class will do in the place of a void label; its score is left out, and so is its gradient.
+        labels = torch.where(counts, y, 0).long()
+        chosen = log_probs.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        return torch.where(counts, chosen, 0.0)
 
     def sample(self, output: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One label for every output. Shape (N, ...)."""
@@ -98,7 +132,7 @@ class Categorical(SoftmaxLikelihood):
         must_be_finite(type(self).__name__, "output's softmax", probs)
         return _sampled(probs, generator).to(output.device)
 
-    def _check_labels(self, log_probs: Tensor, y: Tensor) -> None:
+    def _check_labels(self, log_probs: Tensor, y: Tensor, counted: Tensor) -> None:
         classes = log_probs.shape[-1]
         must_be_tensor("Categorical", "y", y)
         if y.shape != log_probs.shape[:-1]:
@@ -106,11 +140,13 @@ class Categorical(SoftmaxLikelihood):
             raise ValueError(must("Categorical", "y", want, tuple(y.shape)))
         if y.is_floating_point():
             raise TypeError(must("Categorical", "y", "integer labels", y.dtype))
-        if y.numel() and (int(y.min()) < 0 or int(y.max()) >= classes):
-            seen = f"{int(y.min())} to {int(y.max())}"
-            raise ValueError(
-                f"Categorical: `y` must be in 0 to {classes - 1}, the model's classes; got {seen}."
-            )
+        if counted.numel() and (int(counted.min()) < 0 or int(counted.max()) >= classes):
+            void = "" if self.ignore_index is None else f", or {self.ignore_index}, which is void"
+            seen = f"{int(counted.min())} to {int(counted.max())}"
+            hint = "Categorical(ignore_index=...) is for void labels." if self.ignore_index is None else ""
+            want = f"in 0 to {classes - 1}, the model's classes{void}"
+            told = f"Categorical: `y` must be {want}; got {seen}."
+            raise ValueError(f"{told} {hint}" if hint else told)
 
 
 class Multinomial(SoftmaxLikelihood):

@@ -24,7 +24,7 @@ def mean_log_likelihood(prediction: Prediction, y: Tensor, *, ignore_index: int 
     Args:
         prediction: with a likelihood.
         y: targets as the likelihood takes them.
-        ignore_index: a label that does not count (classes only).
+        ignore_index: a label that does not count (classes only); None for that of the likelihood.
 
     Returns: shape (). Nats per point; higher is better.
     Reference: Gal & Ghahramani (2016), Eq. 8.
@@ -68,8 +68,10 @@ def point_log_likelihood(
     if isinstance(prediction.likelihood, Categorical | Bernoulli):
         valid = labelled(owner, prediction, y, ignore_index).valid
         # A void label need not be a class: any class will do in its place, as its score is left out.
-        # Targets without void go as they came, to be known again if they were scored in passing.
-        value = prediction.log_prob(y if bool(valid.all()) else torch.where(valid, y, 0))[valid]
+        # Targets that the likelihood takes go as they came, to be known again if they were scored in passing.
+        own = getattr(prediction.likelihood, "ignore_index", None)
+        known = bool(valid.all()) or (own is not None and ignore_index in (None, own))
+        value = prediction.log_prob(y if known else torch.where(valid, y, 0))[valid]
     else:
         value = prediction.log_prob(y).reshape(-1)
     if not value.numel():

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must, must_be_finite, whole_number
-from bayesdrop.likelihoods import Bernoulli, ClassLikelihood
+from bayesdrop.likelihoods import Bernoulli, Categorical, ClassLikelihood
 from bayesdrop.predict import Prediction
 
 __all__ = [
@@ -102,11 +102,13 @@ def labelled(
         owner: the metric, for its errors.
         prediction: of classes.
         y: (N, ...) integer labels; of a `Bernoulli`, 0 and 1 may be floating, as its loss takes them.
-        ignore_index: the label of what is void; may lie outside the classes.
+        ignore_index: the label of what is void; may lie outside the classes. None takes the likelihood's.
         may_be_void: whether all labels may be.
     """
     must_have_classes(owner, prediction)
     check_tensor(owner, y)
+    if ignore_index is None and isinstance(prediction.likelihood, Categorical):
+        ignore_index = prediction.likelihood.ignore_index
     if ignore_index is not None:
         ignore_index = whole_number(owner, "ignore_index", ignore_index)
     if y.is_floating_point() and not (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,10 +17,16 @@ from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.mask_pass import LearnedMask, MaskPass
 from bayesdrop.objectives.replay import Prefix, buffers_kept
 
-__all__ = ["arm_loss", "learns_masks"]
+__all__ = ["RowsMeet", "arm_loss", "learns_masks"]
 
 LossPerExample = Callable[[Any], Tensor]
 _LOSSES = "a function that gives the loss of every row, shape (N,)"
+# Models that were told of already.
+_TOLD: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+
+class RowsMeet(UserWarning):
+    """The gradient of learned rates has a larger variance than it need have: rows meet behind the masks."""
 
 
 def learns_masks(model: nn.Module) -> bool:
@@ -53,8 +61,11 @@ def arm_loss(
         num_passes: for "loo", how many.
 
     Each row's rates are credited with that row's own loss. Where rows meet behind a learned mask
-    (BatchNorm in training mode), or a layer's rows are not the loss's, the loss of the whole batch is
-    used: still unbiased, of larger variance.
+    (BatchNorm in training mode), that would be wrong, as a row's mask moves the losses of the others: for the
+    masks before the last such place the loss of the whole batch is used. That is still unbiased; its variance
+    grows with the batch, and `RowsMeet` warns of it, once a model. Masks behind the last BatchNorm keep their
+    rows, and so do all masks where BatchNorm is in eval mode or frozen, see
+    `bayesdrop.layers.freeze_batch_norm`. A layer whose rows are not the loss's has the whole loss, too.
 
     Returns: shape (); its value is the mean loss of the first pass.
     Reference: Boluki et al. (2020), section 2.3.
@@ -73,8 +84,9 @@ def arm_loss(
     passes = check_passes("arm_loss", estimator, num_passes)
     if not learns_masks(model):
         return _checked_losses(loss_per_example(model)).mean()
-    prefix = Prefix()
-    first = MaskPass(on_first=prefix.end)
+    masks: list[LearnedMask] = []
+    prefix = Prefix(masks)
+    first = MaskPass(on_first=prefix.end, masks=masks)
     with prefix, first.running():
         losses = _checked_losses(loss_per_example(model))
     if not first.masks:
@@ -87,8 +99,27 @@ def arm_loss(
             other = MaskPass(mirrored=mirrored, on_first=prefix.end)
             all_losses.append(_again(prefix, other, loss_per_example, plain))
             all_masks.append(other.masks)
-    surrogate = _surrogate(estimator, all_losses, all_masks, couples_rows=prefix.couples_rows)
+    if prefix.num_coupled:
+        _tell(plain, first.masks[: prefix.num_coupled])
+    surrogate = _surrogate(estimator, all_losses, all_masks, prefix.num_coupled)
     return losses.mean() + surrogate
+
+
+def _tell(model: nn.Module, masks: list[LearnedMask]) -> None:
+    """Warn, once a model, that the rows of these masks meet."""
+    if model in _TOLD:
+        return
+    _TOLD.add(model)
+    logits = {id(mask.parameter) for mask in masks}
+    layers = ((name, part) for name, part in model.named_modules() if isinstance(part, LearnableDropout))
+    paths = [name or "the model itself" for name, part in layers if id(part.logit_p) in logits]
+    named = ", ".join(map(repr, paths[:4])) + (f" and {len(paths) - 4} more" if len(paths) > 4 else "")
+    message = (
+        f"arm_loss: BatchNorm in training mode mixes rows behind the learned masks of {named}: the gradient "
+        "of their rates is unbiased, but of a variance that grows with the batch. "
+        "bayesdrop.layers.freeze_batch_norm(model), once its statistics are good, keeps rows apart."
+    )
+    warnings.warn(message, RowsMeet, stacklevel=4)
 
 
 def _again(prefix: Prefix, masks: MaskPass, loss_per_example: LossPerExample, model: nn.Module) -> Tensor:
@@ -104,14 +135,21 @@ def _again(prefix: Prefix, masks: MaskPass, loss_per_example: LossPerExample, mo
 
 
 def _surrogate(
-    estimator: Estimator, losses: list[Tensor], passes: list[list[LearnedMask]], *, couples_rows: bool
+    estimator: Estimator, losses: list[Tensor], passes: list[list[LearnedMask]], num_coupled: int
 ) -> Tensor:
-    """A zero whose gradient in the logits is the estimate, for the mean over rows."""
+    """A zero whose gradient in the logits is the estimate, for the mean over rows.
+
+    Args:
+        estimator: which.
+        losses: of the rows, in every pass.
+        passes: the masks of every pass.
+        num_coupled: how many of them, the first, have rows that meet later.
+    """
     num_rows = losses[0].shape[0]
     terms = []
-    for uses in zip(*passes, strict=True):
+    for place, uses in enumerate(zip(*passes, strict=True)):
         parameter, p, mask = uses[0].parameter, uses[0].p, uses[0].used.mask
-        own_rows = mask.dim() > p.dim() and mask.shape[0] == num_rows and not couples_rows
+        own_rows = mask.dim() > p.dim() and mask.shape[0] == num_rows and place >= num_coupled
         values = [loss / num_rows if own_rows else loss.mean() for loss in losses]
         used = [use.used for use in uses]
         gradient = rate_gradient(estimator, values, used, p, inverted=uses[0].inverted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -25,15 +25,20 @@ class Prefix(TorchFunctionMode):
     Every torch function that runs before `end` is remembered with its result, and given again in the
     same order: any graph, any Python code, other random layers included. Where a later pass does not
     begin in the same way, it is run in full.
+
+    Args:
+        masks: the learned masks that the first pass has asked for so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, masks: Sequence[Any]) -> None:
         super().__init__()
+        self._masks = masks
+        self._is_first = True
         self._state: Literal["recording", "after", "replaying"] = "recording"
         self._results: list[tuple[Callable[..., Any], Any, list[tuple[Tensor, int]]]] = []
         self._position = 0
-        #: whether rows share batch statistics behind the first mask
-        self.couples_rows = False
+        #: how many masks, the first ones, stand before a place where rows share batch statistics
+        self.num_coupled = 0
 
     def end(self) -> None:
         """The first learned mask is reached: from here on every pass computes for itself."""
@@ -47,8 +52,8 @@ class Prefix(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if self._state == "after":
-            if func in _BATCH_NORMS and _uses_batch_statistics(func, args, kwargs):
-                self.couples_rows = True
+            if self._is_first and func in _BATCH_NORMS and _uses_batch_statistics(func, args, kwargs):
+                self.num_coupled = len(self._masks)
             return func(*args, **kwargs)
         if self._state == "recording":
             result = func(*args, **kwargs)
@@ -68,6 +73,7 @@ class Prefix(TorchFunctionMode):
         A model without any learned mask on its way has no beginning to speak of; it is run in full.
         """
         ended = self._state == "after"
+        self._is_first = False
         if ended:
             self._state, self._position = "replaying", 0
             try:
