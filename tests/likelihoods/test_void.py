@@ -96,9 +96,7 @@ def test_it_trains_in_fit_and_goes_through_a_file(tmp_path) -> None:  # type: ig
 
 def test_labels_that_are_neither_classes_nor_void_are_refused() -> None:
     output = torch.zeros(2, 3)
-    with pytest.raises(
-        ValueError, match=r"in 0 to 2, .*, or 255, which is void; got 1 to 9"
-    ):
+    with pytest.raises(ValueError, match=r"in 0 to 2, .*, or 255, which is void; got 1 to 9"):
         Categorical(ignore_index=VOID).log_prob(output, torch.tensor([1, 9]))
     with pytest.raises(ValueError, match=r"Categorical\(ignore_index=\.\.\.\) is for void labels"):
         Categorical().log_prob(output, torch.tensor([1, VOID]))

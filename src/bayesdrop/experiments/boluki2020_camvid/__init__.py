@@ -19,8 +19,7 @@ import numpy as np
 
 from bayesdrop.experiments.boluki2020_camvid.picture import draw
 from bayesdrop.experiments.boluki2020_camvid.report import make_claims, make_notes, make_rows
-from bayesdrop.experiments.camvid.scale import PAPER, QUICK, Scale
-from bayesdrop.experiments.camvid.scale import SMOKE as SMALL
+from bayesdrop.experiments.camvid.scale import MINUTES, PUBLISHED, SECONDS, Scale
 from bayesdrop.experiments.camvid.training import run_methods
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Outcome
@@ -38,10 +37,10 @@ class Config(Scale):
     dropout_regularizer: float = 1.0  #: over N H W
 
 
-SMOKE = Config(**SMALL, methods=("bernoulli", "layer"))
+SMOKE = Config(**SECONDS, methods=("bernoulli", "layer"))
 PRESETS = {
-    "quick": Config(**QUICK, methods=("bernoulli", "layer")),
-    "paper": Config(**{**PAPER, "epochs": 700, "batch_size": 1, "num_draws": 10}),
+    "quick": Config(**MINUTES, methods=("bernoulli", "layer")),
+    "paper": Config(**{**PUBLISHED, "epochs": 700, "batch_size": 1, "num_draws": 10}),
 }
 
 #: noise and its options

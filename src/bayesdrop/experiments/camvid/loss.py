@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bayesdrop.data.camvid import CAMVID_VOID
 from bayesdrop.layers import StochasticLayer
 from bayesdrop.likelihoods import Categorical
-from bayesdrop.objectives import NegativeELBO
+from bayesdrop.objectives import ElboTerms, NegativeELBO
 
 __all__ = ["LIKELIHOOD", "PixelLoss", "length_scale"]
 
@@ -51,7 +51,7 @@ class PixelLoss:
         maps = [value for value in model.parameters() if value.dim() == 4]
         penalty: Tensor = self.weight * torch.stack([value.square().sum() for value in maps]).sum()
         if any(isinstance(part, StochasticLayer) for part in model.modules()):
-            terms = NegativeELBO(LIKELIHOOD, num_data=self.num_data)(model, x, y)
+            terms: ElboTerms = NegativeELBO(LIKELIHOOD, num_data=self.num_data)(model, x, y)
             return (terms.nll + self.temper * terms.kl) / pixels + penalty
         return -LIKELIHOOD.log_prob(model(x), y).mean() + penalty
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.experiments.camvid.scale import PAPER, QUICK, Scale
-from bayesdrop.experiments.camvid.scale import SMOKE as SMALL
+from bayesdrop.experiments.camvid.scale import MINUTES, PUBLISHED, SECONDS, Scale
 from bayesdrop.experiments.camvid.training import run_methods
 from bayesdrop.experiments.gal2017_camvid.picture import draw
 from bayesdrop.experiments.gal2017_camvid.report import make_claims, make_notes, make_rows
@@ -40,8 +39,8 @@ class Config(Scale):
     maps: int = 2  #: test frames whose maps are drawn
 
 
-SMOKE = Config(**SMALL, start_epochs=1, maps=1)
-PRESETS = {"quick": Config(**QUICK, starts=(), maps=1), "paper": Config(**PAPER, start_epochs=100)}
+SMOKE = Config(**SECONDS, start_epochs=1, maps=1)
+PRESETS = {"quick": Config(**MINUTES, starts=(), maps=1), "paper": Config(**PUBLISHED, start_epochs=100)}
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
