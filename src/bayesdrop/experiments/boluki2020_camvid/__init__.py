@@ -59,7 +59,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         name: {
             "noise": _NOISES[name][0], "options": _NOISES[name][1], "p": config.p, "where": "middle",
             "weight": config.weight_regularizer, "temper": config.dropout_regularizer, "patches": True,
-            "maps": 0,
+            "scored": True, "maps": 0,
         }
         for name in config.methods
     }  # fmt: skip

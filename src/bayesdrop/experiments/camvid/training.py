@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,8 @@ def network(
         shape = {name: warm[name] for name in ("blocks", "middle", "growth")}
     if noise is None:
         return fc_densenet(**shape, first=warm["first"], p=0.0)
-    where_: Any = where
-    return fc_densenet(**shape, first=warm["first"], p=p, where=where_, noise=NOISES[noise], **options)
+    made: Any = {"where": where, "noise": partial(NOISES[noise], **options)}
+    return fc_densenet(**shape, first=warm["first"], p=p, **made)
 
 
 def mean_rates(net: nn.Module) -> dict[str, float]:
@@ -153,8 +154,8 @@ class _Method:
     """One method from the shared weights of its seed, and how it does on the test frames.
 
     A key has `noise` (None, or one of `NOISES`), `p`, `where`, `options`, `temper` and `weight` (see
-    `PixelLoss`); `patches` asks for PAvPU, whose thresholds come from the validation frames; `maps` is of how
-    many frames the maps are kept.
+    `PixelLoss`); `scored` asks for scores and `patches` for PAvPU among them, whose thresholds come from the
+    validation frames; `maps` is of how many frames the maps are kept.
     """
 
     def __init__(self, folder: str) -> None:
@@ -182,7 +183,7 @@ class _Method:
         if learned:
             found |= {"paths": list(learned), "rates": torch.tensor(list(learned.values()))}
         for name, num_draws in (("single", None), ("draws", key["num_draws"])):
-            if num_draws is None or key["noise"] is not None:
+            if key["scored"] and (num_draws is None or key["noise"] is not None):
                 found |= {f"{name}: {what}": value for what, value in _scores(net, key, num_draws).items()}
         if key["maps"] and key["noise"] is not None:
             x, y = _part("test", warm, key["num_test"])

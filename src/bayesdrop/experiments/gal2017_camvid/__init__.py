@@ -31,9 +31,11 @@ __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 class Config(Scale):
     """All that the numbers depend on."""
 
+    epochs: int = 16  #: of each method
     p: float = 0.2  #: of dropout, and where Concrete rates start
     starts: tuple[float, ...] = (0.05, 0.5)  #: where they start besides, to see where they end
     start_epochs: int = 8  #: of those runs
+    elementwise: bool = True  #: noise for every pixel of its own, or for whole channels
     weight_regularizer: float = 1e-8
     dropout_regularizer: float = 0.01  #: over N H W
     maps: int = 2  #: test frames whose maps are drawn
@@ -47,16 +49,20 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Train the shared weights of every seed, then every method from them; or find them in the cache."""
     common: dict[str, Any] = {
         "where": "all", "weight": config.weight_regularizer, "temper": config.dropout_regularizer,
-        "patches": False, "maps": 0, "options": {},
+        "patches": False, "maps": 0, "scored": True,
     }  # fmt: skip
+    noise = {"elementwise": config.elementwise}
     methods: dict[str, dict[str, Any]] = {
-        "none": {**common, "noise": None, "p": 0.0},
-        "bernoulli": {**common, "noise": "bernoulli", "p": config.p},
-        "concrete": {**common, "noise": "concrete", "p": config.p, "maps": config.maps},
-    }
+        "none": {**common, "noise": None, "p": 0.0, "options": {}},
+        "bernoulli": {**common, "noise": "bernoulli", "p": config.p, "options": noise},
+        "concrete": {
+            **common, "noise": "concrete", "p": config.p, "options": noise, "maps": config.maps,
+        },
+    }  # fmt: skip
     for start in config.starts:
         methods[f"start {start:g}"] = {
-            **common, "noise": "concrete", "p": start, "epochs": config.start_epochs,
+            **common, "noise": "concrete", "p": start, "options": noise, "scored": False,
+            "epochs": config.start_epochs,
         }  # fmt: skip
     found = run_methods(config, methods, cache=cache, progress=progress)
     arrays: dict[str, Any] = {"starts": [f"start {start:g}" for start in config.starts]}

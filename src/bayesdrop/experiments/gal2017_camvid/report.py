@@ -159,8 +159,8 @@ def make_notes(config: Any, found: Found) -> list[str]:
     scale = length_scale(config.weight_regularizer, config.dropout_regularizer, config.num_train, pixels)
     return [
         *shared_notes(config, found),
-        "Dropout, Concrete dropout too, is of whole channels and stands behind every convolution of the "
-        "blocks and of the transitions down, where the network has it.",
+        f"Dropout, Concrete dropout too, is of {'single pixels' if config.elementwise else 'whole channels'} "
+        "and stands behind every convolution of the blocks and of the transitions down.",
         'The dropout regulariser is printed as "0.01 x N x H x W" and read as 0.01 / (N H W): per pixel the '
         "evidence bound has the entropies with 1 / (N H W), so that this is the bound with its divergence "
         f"multiplied by 0.01; the weight regulariser of 1e-8 then is a prior length scale of {scale:.1f}.",
