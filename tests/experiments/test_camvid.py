@@ -24,6 +24,7 @@ from bayesdrop.experiments.camvid.scale import Scale
 from bayesdrop.experiments.gal2017_camvid import report as gal
 from bayesdrop.functional.entropy import bernoulli_entropy
 from bayesdrop.layers import ConcreteNoise, FrozenBatchNorm, rates
+from bayesdrop.models import fc_densenet
 from bayesdrop.predict import Prediction, predict
 
 CLASSES = len(CAMVID_CLASSES)
@@ -253,6 +254,34 @@ def test_both_experiments_share_the_weights_and_norm_alike(
     assert first.complete
     assert second.complete
     assert {row.paper for row in first.rows if row.metric == "IoU (%)"} == {65.8, 67.1, 67.2, 67.4}
+
+
+@pytest.mark.usefixtures("drawn")
+def test_the_published_solver_falls_by_half_a_percent_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    fit = training.fit
+
+    def watched(net: nn.Module, *args: Any, **options: Any) -> Any:
+        schedule = options["scheduler"]
+        options["scheduler"] = lambda made: seen.append(schedule(made)) or seen[-1]
+        return fit(net, *args, **options)
+
+    monkeypatch.setattr(training, "fit", watched)
+    warm = {**SMALL, "solver": "rmsprop", "crop": None}
+    loss = PixelLoss(4, temper=0.0)
+    training._fit(training.network(warm), warm, loss, epochs=3, lr=1e-3, rate_lr=None, weight_decay=2e-4)
+    (schedule,) = seen
+    assert isinstance(schedule.optimizer, torch.optim.RMSprop)
+    assert schedule.get_last_lr() == [pytest.approx(1e-3 * 0.995**3)]
+
+
+def test_the_paper_preset_is_the_published_network() -> None:
+    published = {name: value.shape for name, value in fc_densenet(103, p=0.0).state_dict().items()}
+    for module in (gal2017_camvid, boluki2020_camvid):
+        config = module.PRESETS["paper"]
+        net = training.network(config.warm_key(0))
+        assert config.shrink == 1
+        assert {name: value.shape for name, value in net.state_dict().items()} == published
 
 
 # claims
