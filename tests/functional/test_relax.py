@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,3 +173,15 @@ def test_masks_can_be_batched_and_compiled_code_gets_plain_uniform_numbers() -> 
     many = torch.vmap(noise, randomness="different")(torch.zeros(3))
     assert many.shape == (3, 200)
     assert not torch.equal(many[0], many[1])
+
+
+@pytest.mark.parametrize("apply", [apply_relaxed, apply_straight_through])
+def test_one_rate_of_masks_of_channels_has_the_gradient_of_masks_of_pixels(apply: Any) -> None:
+    x = torch.randn(2, 3, 4, 5, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    bits = torch.rand(2, 3, 1, 1, dtype=torch.double, generator=torch.Generator().manual_seed(1))
+    gradients = []
+    for shape in ((2, 3, 1, 1), (2, 3, 4, 5)):
+        logit_p = torch.tensor(-0.4, dtype=torch.double, requires_grad=True)
+        apply(x, logit_p, bits.expand(shape), 0.5).square().sum().backward()
+        gradients.append(logit_p.grad)
+    torch.testing.assert_close(gradients[0], gradients[1])

@@ -19,6 +19,7 @@ __all__ = ["EXPERIMENTS", "Experiment", "experiment_text", "experiment_title", "
 EXPERIMENTS: dict[str, str] = {
     "active-learning-cifar": "bayesdrop.experiments.active_learning_cifar",
     "active-learning-mnist": "bayesdrop.experiments.active_learning_mnist",
+    "boluki2020-camvid": "bayesdrop.experiments.boluki2020_camvid",
     "boluki2020-cifar": "bayesdrop.experiments.boluki2020_cifar",
     "boluki2020-recommender": "bayesdrop.experiments.boluki2020_recommender",
     "boluki2020-toy-gradients": "bayesdrop.experiments.boluki2020_toy_gradients",
@@ -31,6 +32,7 @@ EXPERIMENTS: dict[str, str] = {
     "gal2016-thompson": "bayesdrop.experiments.gal2016_thompson",
     "gal2016-uci-table1": "bayesdrop.experiments.gal2016_uci_table1",
     "gal2016-solar": "bayesdrop.experiments.gal2016_solar",
+    "gal2017-camvid": "bayesdrop.experiments.gal2017_camvid",
     "gal2017-cartpole": "bayesdrop.experiments.gal2017_cartpole",
     "gal2017-mnist": "bayesdrop.experiments.gal2017_mnist",
     "gal2017-synthetic": "bayesdrop.experiments.gal2017_synthetic",

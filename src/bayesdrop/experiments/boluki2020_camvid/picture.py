@@ -1,0 +1,38 @@
+"""PAvPU against the threshold, calibration, and learned rates of the middle layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesdrop.experiments.boluki2020_camvid.report import VARIANTS
+from bayesdrop.experiments.camvid.picture import draw_calibration, draw_rates
+from bayesdrop.experiments.row import Outcome
+from bayesdrop.plots import new_figure
+
+__all__ = ["draw"]
+
+
+def draw(outcome: Outcome) -> Any:
+    """Three panels; means over seeds."""
+    arrays = outcome.arrays
+    figure = new_figure(12.5, 4.0)
+    certain, calibration, learned = figure.subplots(1, 3)
+    curves, rates = {}, {}
+    for place, (name, variant) in enumerate(VARIANTS.items()):
+        if variant.method not in arrays["methods"]:
+            continue
+        colour, stem = f"C{place}", f"{variant.method}: {variant.way}"
+        curve = np.asarray(arrays[f"{stem}: pavpu"], float).mean(0)
+        certain.plot(np.linspace(0, 1, len(curve)), curve, color=colour, label=variant.title)
+        curves[variant.title] = (arrays[f"{stem}: confidence"], arrays[f"{stem}: frequency"], colour, "o-")
+        if name in ("concrete", "layer", "channel"):
+            rates[variant.title] = (arrays[f"{variant.method}: rates"], colour, "o-")
+    certain.set_xlabel("threshold of the entropy, least to largest of validation")
+    certain.set_ylabel("PAvPU of patches of 2 x 2")
+    certain.legend(fontsize=7)
+    draw_calibration(calibration, curves)
+    draw_rates(learned, rates)
+    learned.set_xlabel("layer of the middle block")
+    return figure
