@@ -97,8 +97,8 @@ def make_notes(config: Any, found: Found) -> list[str]:
         "Printed PAvPU cannot be compared: the published code sums the entropies of a whole batch. Here it "
         "is the mean over 21 thresholds, evenly spaced over the range of entropies of 5,000 validation "
         "images; it depends on that range, which is the method's own.",
-        "Regular training predicts by one pass; the others by "
-        f"{config.num_draws} draws. All train with random crops and flips.",
+        "Regular dropout predicts by one pass of the network of MC dropout, no dropout by its only one; the "
+        f"others by {config.num_draws} draws. All train with random crops and flips.",
         f"A run, the shared epochs counted in full, took {np.mean(seconds) / 60:.1f} CPU minutes on average.",
         "The claims' thresholds were fixed before the run.",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def pretrain(warm: Mapping[str, Any]) -> dict[str, Any]:
     split = load_split(warm)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(warm["seed"])
-        net = network(warm, METHODS["regular"], 0.0)
+        net = network(warm, METHODS["none"], 0.0)
     _fit(net, split, warm, epochs=warm["warm_epochs"], lr=warm["warm_lr"], rate_lr=None)
     state = {name: value.numpy() for name, value in net.state_dict().items()}
     return {"seconds": time.process_time() - start, **state}
@@ -94,7 +94,7 @@ def pretrained(warm: Mapping[str, Any], cache: PieceCache) -> nn.Sequential:
         cache: of the experiment that asks.
     """
     state = weights(cache.folder.parent, fresh=cache.fresh).get(warm, lambda: pretrain(warm))
-    net = network(warm, METHODS["regular"], 0.0)
+    net = network(warm, METHODS["none"], 0.0)
     net.load_state_dict({name: torch.from_numpy(state[name]) for name in net.state_dict()})
     return net.eval()
 
@@ -154,13 +154,24 @@ def _cross_entropy(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _scores(net: nn.Module, split: Split, key: Mapping[str, Any]) -> dict[str, Any]:
+    found = _scored(split, lambda x: _predicted(net, x, key))
+    for place, rate in enumerate(rates(net).values(), 1):
+        found[f"rates {place}"] = rate.reshape(-1).detach()
+    if key["method"] == "bernoulli":
+        # Regular dropout is the same network by one pass.
+        single = _scored(split, lambda x: _single(net, x))
+        found |= {f"single {name}": value for name, value in single.items()}
+    return found
+
+
+def _scored(split: Split, predicted: Callable[[Tensor], Prediction]) -> dict[str, Any]:
     (x, y), (held_out, _) = split.test, split.validation
-    prediction = _predicted(net, x, key)
+    prediction = predicted(x)
     certain = metrics.pavpu(
-        prediction, y, num_thresholds=21, entropy_range=metrics.entropy_range(_predicted(net, held_out, key))
+        prediction, y, num_thresholds=21, entropy_range=metrics.entropy_range(predicted(held_out))
     )
     curve = metrics.reliability_curve(prediction, y)
-    found: dict[str, Any] = {
+    return {
         "accuracy": float(metrics.accuracy(prediction, y)),
         "log_likelihood": float(metrics.mean_log_likelihood(prediction, y)),
         "ece": float(metrics.expected_calibration_error(prediction, y)),
@@ -172,17 +183,19 @@ def _scores(net: nn.Module, split: Split, key: Mapping[str, Any]) -> dict[str, A
         "confidence": curve.confidence,
         "right": curve.accuracy,
     }
-    for place, rate in enumerate(rates(net).values(), 1):
-        found[f"rates {place}"] = rate.reshape(-1).detach()
-    return found
 
 
 def _predicted(net: nn.Module, x: Tensor, key: Mapping[str, Any]) -> Prediction:
     if METHODS[key["method"]].layer is None:
-        with torch.no_grad():
-            logits = torch.cat([net(part) for part in torch.split(x, 500)])
-        return Prediction.from_draws(logits.unsqueeze(0), Categorical())
+        return _single(net, x)
     return predict(
         net, x, num_draws=key["num_draws"], seed=key["warm"]["seed"], likelihood=Categorical(),
         batch_size=500, keep_draws=False,
     )  # fmt: skip
+
+
+def _single(net: nn.Module, x: Tensor) -> Prediction:
+    """One pass with the mean weights."""
+    with torch.no_grad():
+        logits = torch.cat([net(part) for part in torch.split(x, 500)])
+    return Prediction.from_draws(logits.unsqueeze(0), Categorical())
