@@ -22,8 +22,12 @@ def draw(outcome: Outcome) -> Any:
         colour, title = f"C{place}", METHODS[method].title
         curve = np.asarray(arrays[f"{method}: pavpu"], float).mean(0)
         certain.plot(np.linspace(0, 1, len(curve)), curve, color=colour, label=title)
-        confidence = np.nanmean(np.asarray(arrays[f"{method}: confidence"], float), 0)
-        right = np.nanmean(np.asarray(arrays[f"{method}: right"], float), 0)
+        confidence, right = (
+            np.asarray(arrays[f"{method}: {what}"], float) for what in ("confidence", "right")
+        )
+        # Of bins that no seed has anything in, there is nothing to draw.
+        filled = ~np.isnan(confidence).all(0)
+        confidence, right = np.nanmean(confidence[:, filled], 0), np.nanmean(right[:, filled], 0)
         reliable.plot(confidence, right - confidence, "o-", color=colour, markersize=3)
         for layer, style in ((1, "-"), (2, "--")):
             values = arrays.get(f"{method}: rates {layer}")
