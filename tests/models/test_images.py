@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,13 @@ def test_what_cannot_be_is_said() -> None:
         unet(2, temperature=0.1)
     with pytest.raises(ValueError, match=r"unet: `channels` must be those of at least two levels"):
         unet(2, channels=(4,))
-    with pytest.raises(ValueError, match=r"unet: `elementwise` must be False with `layer` or `noise`"):
-        unet(2, elementwise=True, noise=ConcreteNoise)
     with pytest.raises(TypeError, match=r"vgg: `layer` must be a function or a class that makes modules"):
         vgg(11, layer=nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("make", [unet, fc_densenet])
+def test_noise_of_every_pixel_is_asked_of_noise_modules_too(make: Callable[..., nn.Module]) -> None:
+    small = {"channels": (4, 6)} if make is unet else {"blocks": (1, 1), "growth": 4, "first": 4}
+    net = make(num_classes=2, noise=ConcreteNoise, elementwise=True, p=0.2, **small)
+    noises = [part for part in net.modules() if isinstance(part, ConcreteNoise)]
+    assert noises and all(part.elementwise for part in noises)

@@ -56,8 +56,8 @@ def fc_densenet(
         in_channels: of the images.
         p: chance of dropping.
         where: noise in "all" layers and transitions down, or in the layers of the "middle" alone.
-        elementwise: without `layer` and `noise`, `nn.Dropout` as in the first publication, instead of
-            `nn.Dropout2d`, which drops whole channels.
+        elementwise: noise for every pixel of its own (`nn.Dropout`), as in the first publication, instead of
+            whole channels (`nn.Dropout2d`); `layer` and `noise` are given the option.
         layer: makes a stochastic layer from (convolution, p, **options), as `bd.ConcreteDropout`: noise on
             the weights, that is on what goes *into* a convolution, instead of dropout behind it.
         noise: makes a module from (channels, p, **options), as `bd.layers.ConcreteNoise`: stands where
@@ -80,8 +80,7 @@ def fc_densenet(
         raise ValueError(must(owner, "where", "'all' or 'middle'", where))
     must_be_flag(owner, elementwise=elementwise)
     if elementwise and (layer is not None or noise is not None):
-        hint = "Give `noise` its own option of that name."
-        raise ValueError(must(owner, "elementwise", "False with `layer` or `noise`", elementwise, hint))
+        options["elementwise"] = True
     sizes = {"num_classes": num_classes, "first": first, "in_channels": in_channels}
     num_classes, first, in_channels = (
         whole_number(owner, name, value, at_least=1, at_most=LARGEST_WIDTH) for name, value in sizes.items()

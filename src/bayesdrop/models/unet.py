@@ -41,8 +41,8 @@ def unet(
         batch_norm: BatchNorm after every convolution of a block.
         p: chance of dropping.
         where: noise in "all" blocks, or in the "middle" alone.
-        elementwise: without `layer` and `noise`, `nn.Dropout` instead of `nn.Dropout2d`, which drops whole
-            channels.
+        elementwise: noise for every pixel of its own (`nn.Dropout`) instead of whole channels
+            (`nn.Dropout2d`); `layer` and `noise` are given the option.
         layer: makes a stochastic layer from (convolution, p, **options), as `bd.ConcreteDropout`, of the
             second convolution of a block: noise on its weights instead of dropout behind it.
         noise: makes a module from (channels, p, **options), as `bd.layers.ConcreteNoise`: stands where
@@ -65,8 +65,7 @@ def unet(
         raise ValueError(must(owner, "where", "'all' or 'middle'", where))
     must_be_flag(owner, batch_norm=batch_norm, elementwise=elementwise)
     if elementwise and (layer is not None or noise is not None):
-        hint = "Give `noise` its own option of that name."
-        raise ValueError(must(owner, "elementwise", "False with `layer` or `noise`", elementwise, hint))
+        options["elementwise"] = True
     num_classes = whole_number(owner, "num_classes", num_classes, at_least=1, at_most=LARGEST_WIDTH)
     before = whole_number(owner, "in_channels", in_channels, at_least=1, at_most=LARGEST_WIDTH)
     maker = NoiseMaker(owner, p, layer, noise, nn.Dropout if elementwise else nn.Dropout2d, options)
