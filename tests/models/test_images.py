@@ -178,4 +178,5 @@ def test_noise_of_every_pixel_is_asked_of_noise_modules_too(make: Callable[..., 
     small = {"channels": (4, 6)} if make is unet else {"blocks": (1, 1), "growth": 4, "first": 4}
     net = make(num_classes=2, noise=ConcreteNoise, elementwise=True, p=0.2, **small)
     noises = [part for part in net.modules() if isinstance(part, ConcreteNoise)]
-    assert noises and all(part.elementwise for part in noises)
+    assert noises
+    assert all(part.elementwise for part in noises)
