@@ -28,7 +28,7 @@ class AmazonReviews:
     features: str
     x: Any  #: (2000, P) scipy CSR matrix of float64 counts: the balanced reviews
     y: NDArray[np.int8]  #: (2000,) +1 favourable, -1 not
-    x_more: Any  #: "processed": counts of the further reviews, called unlabeled; "full": None
+    x_more: Any  #: further reviews, called unlabeled, of the "processed" features; None of the "full" ones
     y_more: NDArray[np.int8] | None  #: their labels, which they have all the same
 
 
