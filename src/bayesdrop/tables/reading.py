@@ -203,7 +203,7 @@ def _told_of(path: Path) -> Iterator[None]:
     arrow = require("pyarrow", extra="tables", owner="open_table")
     try:
         yield
-    except (arrow.ArrowException, NotImplementedError) as error:
+    except arrow.ArrowException as error:
         said = " ".join(str(error).split())
         raise ValueError(f"{path} is damaged or not a Parquet file that can be read ({said}).") from error
 
