@@ -163,7 +163,7 @@ class LearnableNoise(ActivationNoise, LearnableDropout):
         per: one rate for each "unit" or one for the "layer".
         elementwise: noise for each position of its own.
 
-    Reference: Boluki et al. (2020), Eqs 2 to 5.
+    Reference: Boluki et al. (2020), Eqs 2, 3, 7 and 8.
     """
 
     def __init__(

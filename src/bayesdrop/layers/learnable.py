@@ -72,7 +72,7 @@ class LearnableDropout(LearnedRateLayer):
         prior_on_bias: whether the bias has that prior too.
 
     Shape: as the wrapped layer.
-    Reference: Boluki et al. (2020), Eqs 2 to 5. Their sigmoid(alpha) is our 1 - p.
+    Reference: Boluki et al. (2020), Eqs 2, 3, 7 and 8. Their sigmoid(alpha) is our 1 - p.
     """
 
     def __init__(
