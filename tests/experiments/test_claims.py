@@ -47,9 +47,7 @@ def test_every_test_that_is_named_is_there(script: Any) -> None:
 
 
 def record(*holds: bool, preset: str = "default") -> dict[str, Record]:
-    claims = tuple(
-        Claim(f"a thing, {place}", f"number {place}", held) for place, held in enumerate(holds, 1)
-    )
+    claims = tuple(Claim(f"a thing, {place}", f"number {place}", held) for place, held in enumerate(holds, 1))
     made = Record(
         experiment="gal2016-co2", title="", preset=preset, overrides={}, config={}, version="", commit="",
         seconds=0.0, outcome=Outcome((), claims),
