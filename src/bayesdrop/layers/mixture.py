@@ -15,6 +15,8 @@ from bayesdrop.layers.weights import (
     fan_out,
     is_batched,
     num_units,
+    of_random_units,
+    random_part,
     unit_square_norms,
     units_like_weight,
 )
@@ -32,7 +34,7 @@ class MixtureDropout(WeightNoiseLayer):
     `bayesdrop.functional.mixture_dropout_kl`.
 
     Args:
-        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d`.
+        layer: the linear map, see `StochasticLayer`.
         p: chance of dropping, in [0, 1): one number, or one per input unit.
         sigma: s, the width of the components, above 0.
         per_row: in training, a set of weights for every row instead of one for the batch.
@@ -88,11 +90,11 @@ class MixtureDropout(WeightNoiseLayer):
             sets=True,
         )
         assert normal is not None
-        return weight * units_like_weight(self.layer, keep) + self.sigma * normal
+        return random_part(self.layer, weight * units_like_weight(self.layer, keep) + self.sigma * normal)
 
     def bias_for(self, x: Tensor) -> Tensor | None:
         """The bias plus Gaussian noise."""
-        bias = self.layer.bias
+        bias = self.bias
         if bias is None:
             return None
         laid_out = bias.reshape(bias_shape(self.layer, x, 1))
@@ -106,15 +108,14 @@ class MixtureDropout(WeightNoiseLayer):
 
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), exact. Shape ()."""
-        units = num_units(self.layer)
         weights = mixture_dropout_kl(
             unit_square_norms(self.layer),
-            self.p.expand(units),
+            of_random_units(self.layer, self.p.expand(num_units(self.layer))),
             self.sigma,
             fan_out(self.layer),
             self.prior_length_scale(length_scale),
         ).sum()
-        if self.layer.bias is None:
+        if self.bias is None:
             return weights
         l = self.length_scale if length_scale is None else length_scale
-        return weights + gaussian_kl(self.layer.bias.square(), self.sigma.square(), l).sum()
+        return weights + gaussian_kl(self.bias.square(), self.sigma.square(), l).sum()
