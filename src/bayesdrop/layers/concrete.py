@@ -73,7 +73,7 @@ class ConcreteDropout(LearnedRateLayer):
             divergence `kl` is. "relaxed": relaxed ones in draws too, as the paper does. "straight-through":
             hard ones always, with the gradient of the relaxed ones in the rate. A draw that holds hard masks
             gives the rate that gradient too.
-        per: one rate for the "layer", as in the paper, or one for each input "unit" (feature, channel or word).
+        per: one rate for the "layer", as in the paper, or one for each input "unit" (feature, channel, word).
         elementwise: noise for each position of its own, as `nn.Dropout`.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.

@@ -106,7 +106,7 @@ def _matched(rule: Where, places: Places) -> Places:
         maps = {part for module in recurrent for part in module.modules() if part is not module}
         outside = {m: p for m, p in places.items() if m not in maps}
         found |= {m: p for m, p in outside.items() if isinstance(getattr(m, "layer", None), rule)}
-    # "encoder" means its weights, as "weights" does; tables and dropouts are meant by what matches nothing else.
+    # "encoder" means its weights, as "weights" does; what matches nothing else means tables or dropouts.
     between = DROPOUTS if isinstance(rule, type) else _BETWEEN
     weights = {module: paths for module, paths in found.items() if not isinstance(module, between)}
     maps = {module: paths for module, paths in weights.items() if not isinstance(module, TABLES)}

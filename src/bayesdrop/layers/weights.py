@@ -151,7 +151,7 @@ def padding_of(layer: WeightLayer) -> Tensor | None:
 def fan_in(layer: WeightLayer) -> float:
     """Inputs that one output sums over: K for a linear layer, one word for an embedding.
 
-    Of a transposed convolution the outputs differ; their mean is K / groups, times kernel / stride on each axis.
+    Outputs of a transposed convolution differ; their mean is K / groups, times kernel / stride of each axis.
     """
     if isinstance(layer, nn.Embedding):
         return 1
@@ -215,13 +215,13 @@ def unit_axis(layer: WeightLayer, x: Tensor) -> int:
 
 
 def like_words(layer: nn.Embedding, x: Tensor) -> Tensor:
-    """Of the shape of `x`, in the precision of the table: noise is made like the input, which are whole numbers."""
+    """Of the shape of `x`, which are whole numbers, in the table's precision, which noise is to have."""
     with torch._C.DisableTorchFunction():
         return torch.empty(x.shape, dtype=layer.weight.dtype, device=x.device)
 
 
 def of_words(layer: nn.Embedding, x: Tensor, per_word: Tensor) -> Tensor:
-    """Noise of the words that `x` names, (*x.shape, 1): the same wherever a word occurs in a row; 1 of padding.
+    """Noise of the words that `x` names, (*x.shape, 1): the same wherever a word occurs; 1 of padding.
 
     Args:
         layer: the table.
