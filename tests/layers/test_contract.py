@@ -82,6 +82,18 @@ LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     "mixture conv2d": lambda: MixtureDropout(
         nn.Conv2d(6, 4, 3, padding=1, groups=2), p=0.4, sigma=0.2, per_row=True
     ),
+    "mixture of four": lambda: MixtureDropout(
+        nn.Linear(6, 5), p=RATES, sigma=0.1, components=4, learn_sigma=True, per_row=True
+    ),
+    "mixture of low rank": lambda: MixtureDropout(
+        nn.Linear(6, 5), p=0.4, sigma=0.1, rank=2, learn_sigma=True, per_row=True
+    ),
+    "mixture conv2d of both": lambda: MixtureDropout(
+        nn.Conv2d(6, 4, 3, groups=2), p=RATES, sigma=0.1, components=3, rank=2, per_row=True
+    ),
+    "mixture words of both": lambda: MixtureDropout(
+        nn.Embedding(6, 5, padding_idx=3), p=0.4, sigma=0.1, components=3, rank=2, per_row=True
+    ),
     "mixture transposed1d": lambda: MixtureDropout(
         nn.ConvTranspose1d(6, 4, 3, groups=2), p=RATES, sigma=0.2, per_row=True
     ),

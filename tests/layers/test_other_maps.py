@@ -284,9 +284,9 @@ def test_a_word_network_learns_by_fit() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(ValueError, match="`elementwise` must be False for an nn.Embedding"):
+    with pytest.raises(ValueError, match=r"`elementwise` must be False for an nn\.Embedding"):
         BernoulliDropout(nn.Embedding(3, 2), elementwise=True)
-    with pytest.raises(ValueError, match="`layer` must be an nn.Embedding without max_norm"):
+    with pytest.raises(ValueError, match=r"`layer` must be an nn\.Embedding without max_norm"):
         BernoulliDropout(nn.Embedding(3, 2, max_norm=1.0))
     with pytest.raises(TypeError, match="`layer` must be a map of numbers"):
         VariationalGaussianDropout(nn.Embedding(3, 2))

@@ -29,7 +29,15 @@ from bayesdrop.layers.weights import (
     units_like_weight,
 )
 
-__all__ = ["InputNoiseLayer", "StochasticLayer", "WeightNoiseLayer", "positive_scale", "rates", "total_kl"]
+__all__ = [
+    "InputNoiseLayer",
+    "StochasticLayer",
+    "WeightNoiseLayer",
+    "checked_rate",
+    "positive_scale",
+    "rates",
+    "total_kl",
+]
 
 Sampler = Callable[[tuple[int, ...], np.random.Generator | None], Tensor]
 
@@ -72,13 +80,13 @@ class StochasticLayer(StochasticModule):
         self.layer: WeightLayer = check_layer(owner, layer)
         must_be_flag(owner, scale_by_fan_in=scale_by_fan_in, prior_on_bias=prior_on_bias)
         if p is not None or not isinstance(getattr(type(self), "p", None), property):
-            self.register_buffer("p", _checked_rate(owner, "p", p, self.layer))
+            self.register_buffer("p", checked_rate(owner, "p", p, self.layer))
         if bias_p is None:
             self.bias_p = None
         else:
             if bias_of(self.layer) is None:
                 raise ValueError(must(owner, "bias_p", "None for a layer without bias", bias_p))
-            self.register_buffer("bias_p", _checked_rate(owner, "bias_p", bias_p, self.layer, units=1))
+            self.register_buffer("bias_p", checked_rate(owner, "bias_p", bias_p, self.layer, units=1))
         self.length_scale = positive_scale(owner, "length_scale", length_scale)
         self.scale_by_fan_in = scale_by_fan_in
         self.prior_on_bias = prior_on_bias
@@ -352,7 +360,7 @@ class WeightNoiseLayer(StochasticLayer):
         return out if bias is None else out + bias
 
 
-def _checked_rate(
+def checked_rate(
     owner: str,
     argument: str,
     p: float | Sequence[float] | Tensor | None,

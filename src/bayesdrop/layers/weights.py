@@ -165,19 +165,24 @@ def fan_out(layer: WeightLayer) -> int:
     return layer.weight.numel() // num_units(layer)
 
 
-def weight_by_unit(layer: WeightLayer) -> Tensor:
+def weight_by_unit(layer: WeightLayer, weight: Tensor | None = None) -> Tensor:
     """All weights that leave each input unit, in its column. Shape (weights that leave one unit, K).
 
     The padding word of an embedding, a constant, has no column.
+
+    Args:
+        layer: the map.
+        weight: others of their shape; the layer's own if None.
     """
+    weight = layer.weight if weight is None else weight
     if isinstance(layer, nn.Embedding):
-        return of_random_units(layer, layer.weight.T)
+        return of_random_units(layer, weight.T)
     if isinstance(layer, _Transposed):
-        return layer.weight.flatten(1).T
+        return weight.flatten(1).T
     if isinstance(layer, nn.Linear | Units):
-        return layer.weight
-    outputs, width = layer.out_channels // layer.groups, layer.weight.shape[1]
-    grouped = layer.weight.reshape(layer.groups, outputs, width, -1)
+        return weight
+    outputs, width = layer.out_channels // layer.groups, weight.shape[1]
+    grouped = weight.reshape(layer.groups, outputs, width, -1)
     return grouped.permute(1, 3, 0, 2).reshape(-1, layer.in_channels)
 
 
