@@ -156,7 +156,8 @@ class MixtureDropout(WeightNoiseLayer):
         if self.factors is not None:
             tied = self.noise_for(x, "factor", shape_of(self.rank), NormalNoise(device), sets=True)
             assert tied is not None
-            drawn = drawn + torch.tensordot(tied, self.factors, 1)
+            shared = tied @ self.factors.flatten(1)
+            drawn = drawn + shared.reshape(*shared.shape[:-1], *weight.shape)
         return random_part(self.layer, drawn)
 
     def _choice(self, shape: tuple[int, ...], generator: np.random.Generator | None) -> Tensor:

@@ -220,9 +220,8 @@ def unit_axis(layer: WeightLayer, x: Tensor) -> int:
 
 
 def like_words(layer: nn.Embedding, x: Tensor) -> Tensor:
-    """Of the shape of `x`, which are whole numbers, in the table's precision, which noise is to have."""
-    with torch._C.DisableTorchFunction():
-        return torch.empty(x.shape, dtype=layer.weight.dtype, device=x.device)
+    """The numbers of words `x` in the table's precision, which is that of its noise."""
+    return x.to(layer.weight.dtype)
 
 
 def of_words(layer: nn.Embedding, x: Tensor, per_word: Tensor) -> Tensor:
@@ -289,22 +288,31 @@ def apply_weights(
 def _convolved(
     layer: _Convolution, x: Tensor, weight: Tensor, groups: int, output_size: Sequence[int] | None
 ) -> Tensor:
-    if not isinstance(layer, _Transposed):
-        own = layer.groups
-        if groups == own:
-            return layer._conv_forward(x, weight, None)
-        try:
-            layer.groups = groups
-            return layer._conv_forward(x, weight, None)
-        finally:
-            layer.groups = own
+    if isinstance(layer, _Transposed):
+        return _spread(layer, x, weight, groups, output_size)
+    own = layer.groups
+    if groups == own:
+        out: Tensor = layer._conv_forward(x, weight, None)
+        return out
+    try:
+        layer.groups = groups
+        out = layer._conv_forward(x, weight, None)
+    finally:
+        layer.groups = own
+    return out
+
+
+def _spread(
+    layer: _Transposed, x: Tensor, weight: Tensor, groups: int, output_size: Sequence[int] | None
+) -> Tensor:
+    """A transposed convolution."""
     n = _spatial(layer)
+    stride, kernel, dilation = list(layer.stride), list(layer.kernel_size), list(layer.dilation)
+    padding = [int(size) for size in layer.padding]
     sizes = None if output_size is None else list(output_size)
-    padding = layer._output_padding(  # type: ignore[operator]
-        x, sizes, layer.stride, layer.padding, layer.kernel_size, n, layer.dilation
-    )
+    added = layer._output_padding(x, sizes, stride, padding, kernel, n, dilation)
     convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[n - 1]
-    return convolve(x, weight, None, layer.stride, layer.padding, padding, groups, layer.dilation)
+    return convolve(x, weight, None, stride, padding, added, groups, dilation)
 
 
 def _looked_up(layer: nn.Embedding, x: Tensor, weight: Tensor) -> Tensor:
