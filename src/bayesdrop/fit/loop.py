@@ -23,6 +23,7 @@ from bayesdrop.fit.checks import (
     check_modules,
     check_num_data,
     check_numbers,
+    check_schedule,
     check_watching,
     checked_path,
 )
@@ -170,11 +171,9 @@ def fit(
         }
     )
     check_watching(callback, score, progress)
+    check_schedule(p_schedule)
     check_judging(patience=patience, validation=validation, score=score, ema=ema)
     must_be_flag("fit", resume=resume, channels_last=channels_last)
-    if p_schedule is not None and not callable(p_schedule):
-        want = "a function of the share of the steps that is done, as RateSchedule(0.5, 0.05)"
-        raise TypeError(must("fit", "p_schedule", want, p_schedule))
     seed = int(seed)
     path = checked_path(checkpoint, model)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))

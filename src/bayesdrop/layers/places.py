@@ -109,8 +109,8 @@ def _matched(rule: Where, places: Places) -> Places:
     # "encoder" means its weights, as "weights" does; what matches nothing else means tables or dropouts.
     between = DROPOUTS if isinstance(rule, type) else _BETWEEN
     weights = {module: paths for module, paths in found.items() if not isinstance(module, between)}
-    maps = {module: paths for module, paths in weights.items() if not isinstance(module, TABLES)}
-    return (maps if isinstance(rule, str) and maps else weights) or found
+    bare = {module: paths for module, paths in weights.items() if not isinstance(module, TABLES)}
+    return (bare if isinstance(rule, str) and bare else weights) or found
 
 
 def _drops(module: nn.Module) -> bool:

@@ -72,7 +72,7 @@ class RateSchedule:
         if share == 1:
             return self.end
         if self.shape == "geometric":
-            return self.start * (self.end / self.start) ** share
+            return self.start * math.pow(self.end / self.start, share)
         if self.shape == "cosine":
             share = 0.5 * (1 - math.cos(math.pi * share))
         return self.start + (self.end - self.start) * share
