@@ -185,6 +185,42 @@ def test_the_output_size_is_handed_on(kind: type[StochasticLayer]) -> None:
             assert layer(x, output_size=(size,)).shape == (4, 2, size)
 
 
+def test_moments_without_draws_of_a_transposed_convolution_and_not_of_words() -> None:
+    """Var h = p / (1 - p) sum_k (W_k x_k)^2, channel by channel."""
+    conv = nn.ConvTranspose1d(3, 2, 3, stride=2).double()
+    x = torch.randn(4, 3, 5, dtype=torch.float64)
+    found = predict(BernoulliDropout(conv, p=0.3), x, method="moments")
+    with torch.no_grad():
+        apart = [conv(x * mask.reshape(3, 1)) - conv(0 * x) for mask in torch.eye(3, dtype=torch.float64)]
+        torch.testing.assert_close(found.mean, conv(x))
+    torch.testing.assert_close(found.epistemic, 0.3 / 0.7 * torch.stack(apart).square().sum(0))
+    with pytest.raises(ValueError, match="use method='draws'"):
+        predict(BernoulliDropout(nn.Embedding(3, 2)), torch.tensor([[0, 1]]), method="moments")
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        BernoulliDropout(nn.Embedding(6, 3, padding_idx=0), 0.3),
+        DropConnect(nn.Embedding(6, 3, padding_idx=0), 0.3),
+        MixtureDropout(nn.Embedding(6, 3), 0.3, components=3, rank=2),
+        DropConnect(nn.ConvTranspose1d(4, 3, 2), 0.3),
+    ],
+    ids=lambda layer: f"{type(layer).__name__} of {type(layer.layer).__name__}",
+)
+def test_the_engine_runs_many_draws_together_and_they_are_those_of_single_passes(
+    layer: StochasticLayer,
+) -> None:
+    net = nn.Sequential(layer.double(), nn.Tanh(), nn.Flatten())
+    words = isinstance(layer.layer, nn.Embedding)
+    x = torch.randint(6, (5, 4)) if words else torch.randn(5, 4, 3, dtype=torch.float64)
+    prediction = predict(net, x, num_draws=30, seed=2)
+    assert "stacked" in prediction.plan
+    for index in (0, 13, 29):
+        with torch.no_grad(), FunctionDraw(net, seed=2, index=index):
+            torch.testing.assert_close(net(x), prediction.draws[index])
+
+
 def test_learned_rates_of_words_have_the_gradient_of_the_sum_over_masks() -> None:
     """Mean loss over all masks, differentiated, against the mean of many estimates, within five errors."""
     torch.manual_seed(0)
