@@ -266,7 +266,17 @@ def _layers() -> Iterator[Call]:
         (bd.BernoulliDropout, biased | {"elementwise": flag}),
         (bd.GaussianDropout, common | {"elementwise": flag}),
         (bd.DropConnect, biased | {"per_row": flag}),
-        (bd.MixtureDropout, common | {"sigma": positive, "per_row": flag}),
+        (
+            bd.MixtureDropout,
+            common
+            | {
+                "sigma": positive,
+                "learn_sigma": flag,
+                "components": whole(2, 257),
+                "rank": whole(0, 4097),
+                "per_row": flag,
+            },
+        ),
     ):
         good: dict[str, Any] = {"layer": _linear(), "p": 0.2}
         yield Call(cls.__name__, made(cls), lambda good=good: dict(good), kinds)
@@ -304,6 +314,24 @@ def _layers() -> Iterator[Call]:
         {"model": module, "length_scale": real(0, closed=False, none=True)},
     )
     yield Call("rates", bd.rates, lambda: {"model": net}, {"model": module})
+    dropped = nn.Sequential(bd.BernoulliDropout(_linear()))
+    yield Call(
+        "set_rates",
+        lambda **a: bd.set_rates(**a) or bd.rates(dropped)["0"],
+        lambda: {"model": dropped, "p": 0.2},
+        {"model": nothing, "p": rate},
+    )
+    yield Call(
+        "RateSchedule",
+        lambda **a: torch.tensor([bd.RateSchedule(**a)(s / 4) for s in range(5)]),
+        lambda: {"start": 0.5, "end": 0.1},
+        {
+            "start": rate,
+            "end": rate,
+            "shape": choice("linear", "cosine", "geometric"),
+            "until": lambda v: real(0, 2, closed=False)(v) and float(v) <= 1,
+        },
+    )
     yield Call(
         "share_rates",
         bd.share_rates,
@@ -327,6 +355,7 @@ def _learnable(**arguments: Any) -> Any:
 def _likelihoods() -> Iterator[Call]:
     for name, likelihood, output, y in (
         ("Gaussian", bd.Gaussian(0.5), torch.zeros(4, 2), torch.ones(4, 2)),
+        ("Laplace", bd.Laplace(0.5), torch.zeros(4, 2), torch.ones(4, 2)),
         ("HeteroscedasticGaussian", bd.HeteroscedasticGaussian(), torch.zeros(4, 4), torch.ones(4, 2)),
         ("Categorical", bd.Categorical(), torch.zeros(4, 3), torch.tensor([0, 1, 2, 0])),
         ("Bernoulli", bd.Bernoulli(), torch.zeros(4, 2), torch.ones(4, 2)),
@@ -351,6 +380,15 @@ def _likelihoods() -> Iterator[Call]:
             "noise": choice("fixed", "learned", "map", None),
             "prior_shape": positive,
             "prior_rate": positive,
+        },
+    )
+    yield Call(
+        "Laplace",
+        bd.Laplace,
+        lambda: {"scale": 0.1, "noise": "learned"},
+        {
+            "scale": several(real(0, closed=False, none=True)),
+            "noise": choice("fixed", "learned", None),
         },
     )
     yield Call(
@@ -591,6 +629,7 @@ def _metrics() -> Iterator[Call]:
             "threshold": real(none=True),
             "num_thresholds": whole(2, 10**6),
             "patch": whole(1, 2),
+            "stride": whole(1, 2, none=True),
             "entropy_range": anything,
             **ignored,
         },

@@ -45,10 +45,28 @@ LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     "bernoulli conv1d": lambda: BernoulliDropout(nn.Conv1d(6, 4, 3, padding=1, groups=2), p=RATES),
     "bernoulli conv2d": lambda: BernoulliDropout(nn.Conv2d(6, 4, 3, stride=2, padding=1), p=0.4, bias_p=0.2),
     "bernoulli conv2d elementwise": lambda: BernoulliDropout(nn.Conv2d(6, 4, 3), p=RATES, elementwise=True),
+    "bernoulli transposed1d": lambda: BernoulliDropout(
+        nn.ConvTranspose1d(6, 4, 3, stride=2, groups=2, output_padding=1), p=RATES, bias_p=0.2
+    ),
+    "bernoulli transposed2d": lambda: BernoulliDropout(
+        nn.ConvTranspose2d(6, 4, 3, padding=1, dilation=2, bias=False), p=0.4, scale_by_fan_in=True
+    ),
+    "bernoulli transposed3d": lambda: BernoulliDropout(nn.ConvTranspose3d(6, 4, 2), p=0.4, elementwise=True),
+    "bernoulli words": lambda: BernoulliDropout(nn.Embedding(6, 5), p=0.4),
+    "bernoulli words per unit": lambda: BernoulliDropout(nn.Embedding(6, 5, padding_idx=2), p=RATES),
     "bernoulli conv3d": lambda: BernoulliDropout(nn.Conv3d(6, 4, 2), p=0.4),
     "gaussian": lambda: GaussianDropout(nn.Linear(6, 5), p=0.4),
     "gaussian per unit": lambda: GaussianDropout(nn.Linear(6, 5), p=RATES),
     "gaussian conv2d": lambda: GaussianDropout(nn.Conv2d(6, 6, 3, groups=3), p=0.4),
+    "gaussian transposed2d": lambda: GaussianDropout(nn.ConvTranspose2d(6, 6, 3, groups=3), p=0.4),
+    "gaussian words": lambda: GaussianDropout(nn.Embedding(6, 5), p=RATES),
+    "dropconnect transposed2d": lambda: DropConnect(
+        nn.ConvTranspose2d(6, 4, 3, stride=2, padding=1, groups=2), p=RATES, per_row=True, bias_p=0.2
+    ),
+    "dropconnect transposed3d": lambda: DropConnect(
+        nn.ConvTranspose3d(6, 4, 2, bias=False), p=0.4, per_row=True
+    ),
+    "dropconnect words": lambda: DropConnect(nn.Embedding(6, 5, padding_idx=0), p=RATES, per_row=True),
     "dropconnect": lambda: DropConnect(nn.Linear(6, 5), p=0.4, per_row=True),
     "dropconnect per unit": lambda: DropConnect(nn.Linear(6, 5, bias=False), p=RATES, per_row=True),
     "dropconnect conv1d": lambda: DropConnect(nn.Conv1d(6, 4, 3, dilation=2, padding=1), p=0.4, per_row=True),
@@ -64,6 +82,27 @@ LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     "mixture conv2d": lambda: MixtureDropout(
         nn.Conv2d(6, 4, 3, padding=1, groups=2), p=0.4, sigma=0.2, per_row=True
     ),
+    "mixture of four": lambda: MixtureDropout(
+        nn.Linear(6, 5), p=RATES, sigma=0.1, components=4, learn_sigma=True, per_row=True
+    ),
+    "mixture of low rank": lambda: MixtureDropout(
+        nn.Linear(6, 5), p=0.4, sigma=0.1, rank=2, learn_sigma=True, per_row=True
+    ),
+    "mixture conv2d of both": lambda: MixtureDropout(
+        nn.Conv2d(6, 4, 3, groups=2), p=RATES, sigma=0.1, components=3, rank=2, per_row=True
+    ),
+    "mixture words of both": lambda: MixtureDropout(
+        nn.Embedding(6, 5, padding_idx=3), p=0.4, sigma=0.1, components=3, rank=2, per_row=True
+    ),
+    "mixture transposed1d": lambda: MixtureDropout(
+        nn.ConvTranspose1d(6, 4, 3, groups=2), p=RATES, sigma=0.2, per_row=True
+    ),
+    "mixture words": lambda: MixtureDropout(nn.Embedding(6, 5), p=0.4, sigma=0.2, per_row=True),
+    "concrete transposed2d": lambda: ConcreteDropout(
+        nn.ConvTranspose2d(6, 4, 3, groups=2), 0.4, temperature=1e-3, masks="relaxed", per="unit"
+    ),
+    "concrete words": lambda: ConcreteDropout(nn.Embedding(6, 5), 0.4, per="unit"),
+    "concrete words per layer": lambda: ConcreteDropout(nn.Embedding(6, 5, padding_idx=5), 0.4),
     "concrete": lambda: ConcreteDropout(nn.Linear(6, 5), 0.4, temperature=1e-3, masks="relaxed"),
     "concrete hard": lambda: ConcreteDropout(nn.Linear(6, 5), 0.4, masks="hard"),
     "concrete straight through": lambda: ConcreteDropout(nn.Linear(6, 5), 0.4, masks="straight-through"),
@@ -78,6 +117,14 @@ LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     "learnable per layer": lambda: fixed(LearnableDropout(nn.Linear(6, 5), 0.4, per="layer")),
     "learnable conv1d": lambda: fixed(LearnableDropout(nn.Conv1d(6, 4, 3), 0.4, elementwise=True)),
     "learnable conv2d": lambda: fixed(LearnableDropout(nn.Conv2d(6, 4, 3, groups=2), (0.1, 0.6))),
+    "learnable transposed1d": lambda: fixed(LearnableDropout(nn.ConvTranspose1d(6, 4, 3, groups=2), 0.4)),
+    "learnable words": lambda: fixed(LearnableDropout(nn.Embedding(6, 5, padding_idx=1), 0.4)),
+    "variational transposed2d": lambda: VariationalGaussianDropout(
+        nn.ConvTranspose2d(6, 4, 3, groups=2, stride=2), 0.3, per="unit"
+    ),
+    "variational transposed1d inputs": lambda: VariationalGaussianDropout(
+        nn.ConvTranspose1d(6, 4, 3), 0.3, noise="inputs", per="unit"
+    ),
     "variational inputs": lambda: VariationalGaussianDropout(nn.Linear(6, 5), 0.4, noise="inputs"),
     "variational weights": lambda: VariationalGaussianDropout(nn.Linear(6, 5), 0.4, per="weight"),
     "variational conv2d": lambda: VariationalGaussianDropout(nn.Conv2d(6, 4, 3, groups=2), 0.3, per="unit"),
@@ -90,10 +137,11 @@ every_layer = pytest.mark.parametrize("name", LAYERS)
 
 
 def inputs_for(layer: StochasticLayer, rows: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    if isinstance(layer.layer, nn.Embedding):
+        return torch.randint(6, (rows, 4), generator=generator)
     spatial = layer.layer.weight.dim() - 2
-    x = torch.randn(
-        (rows, 6, *[4] * spatial), generator=torch.Generator().manual_seed(1), dtype=torch.float64
-    )
+    x = torch.randn((rows, 6, *[4] * spatial), generator=generator, dtype=torch.float64)
     return x.to(dtype)
 
 
@@ -127,7 +175,8 @@ def test_other_draws_and_other_seeds_are_other_functions(name: str) -> None:
 @every_layer
 def test_training_noise_differs_between_rows_and_calls(name: str) -> None:
     layer = LAYERS[name]().double().train()
-    x = inputs_for(layer, 1).repeat(16, *[1] * (layer.layer.weight.dim() - 1))
+    one = inputs_for(layer, 1)
+    x = one.repeat(16, *[1] * (one.dim() - 1))
     first, second = layer(x), layer(x)
     assert not torch.equal(first, second)
     assert not torch.allclose(first, first[:1].expand_as(first))
@@ -229,7 +278,7 @@ def test_double_and_single_precision_draw_the_same_function(name: str) -> None:
     layer = LAYERS[name]()
     x = inputs_for(layer, 3)
     with FunctionDraw(layer):
-        single = layer(x.float())
+        single = layer(x.float() if x.is_floating_point() else x)
     layer.double()
     with FunctionDraw(layer):
         torch.testing.assert_close(single.double(), layer(x), rtol=1e-4, atol=1e-5)
@@ -247,10 +296,13 @@ def test_one_row_without_a_row_axis(name: str) -> None:
 @every_layer
 def test_gradients_reach_weights_and_inputs_in_training(name: str) -> None:
     layer = LAYERS[name]().double().train()
-    x = inputs_for(layer, 4).requires_grad_()
-    layer(x).square().sum().backward()
+    x = inputs_for(layer, 4)
+    words = isinstance(layer.layer, nn.Embedding)
+    layer(x if words else x.requires_grad_()).square().sum().backward()
     assert layer.layer.weight.grad is not None
     assert layer.layer.weight.grad.abs().sum() > 0
+    if words:
+        return  # numbers of words have no gradient
     assert x.grad is not None
     assert x.grad.abs().sum() > 0
 
@@ -290,7 +342,7 @@ def test_bad_rates_are_refused(kind: type[StochasticLayer], p: object) -> None:
 
 @pytest.mark.parametrize("kind", [BernoulliDropout, GaussianDropout, DropConnect, MixtureDropout])
 def test_bad_layers_and_length_scales_are_refused(kind: type[StochasticLayer]) -> None:
-    with pytest.raises(TypeError, match=r"`layer` must be an nn.Linear or nn.Conv1d/2d/3d; got ReLU"):
+    with pytest.raises(TypeError, match=r"`layer` must be an nn\.Linear, .* or nn\.Embedding; got ReLU"):
         kind(nn.ReLU(), p=0.1)
     for bad in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match="`length_scale` must be a positive number"):

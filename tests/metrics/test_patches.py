@@ -27,13 +27,27 @@ def _case(
 
 
 def _by_loops(
-    prediction: Prediction, y: Tensor, threshold: float, size: int, void: int | None
+    prediction: Prediction,
+    y: Tensor,
+    threshold: float,
+    size: int,
+    void: int | None,
+    stride: int | None = None,
 ) -> tuple[float, float, float]:
     entropy, label = prediction.entropy, prediction.label
     ac = au = ic = iu = 0
+    step = size if stride is None else stride
+
+    def starts(length: int) -> list[int]:
+        # As many as it takes for the last to reach the end.
+        found = [0]
+        while found[-1] + size < length:
+            found.append(found[-1] + step)
+        return found
+
     for n in range(y.shape[0]):
-        for top in range(0, y.shape[1], size):
-            for left in range(0, y.shape[2], size):
+        for top in starts(y.shape[1]):
+            for left in starts(y.shape[2]):
                 pixels = [
                     (n, i, j)
                     for i in range(top, min(top + size, y.shape[1]))
@@ -62,20 +76,24 @@ def _by_loops(
     width=st.integers(1, 7),
     size=st.integers(1, 4),
     void=st.floats(0, 0.9),
+    stride=st.one_of(st.none(), st.integers(1, 4)),
 )
-def test_pavpu_is_a_loop_over_patches(seed: int, height: int, width: int, size: int, void: float) -> None:
+def test_pavpu_is_a_loop_over_patches(
+    seed: int, height: int, width: int, size: int, void: float, stride: int | None
+) -> None:
+    stride = None if stride is None else min(stride, size)
     prediction, y = _case(seed, 2, height, width)
     y[torch.rand(y.shape, generator=torch.Generator().manual_seed(seed)) < void] = VOID
     y[0, 0, 0] = 0
     entropy = prediction.entropy[y != VOID]
     low, high = float(entropy.min()), float(entropy.max())
     # Thresholds at the ends are decided by the last digit of a mean; they are held by tests of their own.
-    result = pavpu(prediction, y, patch=size, ignore_index=VOID, num_thresholds=6)
+    result = pavpu(prediction, y, patch=size, stride=stride, ignore_index=VOID, num_thresholds=6)
     for m in range(1, 5):
         threshold = low + m / 5 * (high - low)
         if low == high:
             continue
-        expected = _by_loops(prediction, y, threshold, size, VOID)
+        expected = _by_loops(prediction, y, threshold, size, VOID, stride)
         got = (result.accurate_if_certain[m], result.uncertain_if_inaccurate[m], result.pavpu[m])
         assert [float(value) for value in got] == pytest.approx(expected, rel=1e-12, nan_ok=True)
         assert float(result.thresholds[m]) == pytest.approx(threshold, rel=1e-12)
@@ -134,6 +152,23 @@ def test_partial_patches_at_the_border_count_as_one() -> None:
     prediction = Prediction.from_draws(logits, Categorical())
     assert float(pavpu(prediction, y, patch=2, threshold=1.0).pavpu) == 0.75
     assert float(pavpu(prediction, y, patch=5, threshold=1.0).pavpu) == 1
+
+
+def test_a_sliding_window_has_a_patch_at_every_position() -> None:
+    """3 x 4 positions, windows of 2 x 2: 2 x 3 of them, each wholly inside."""
+    y = torch.zeros(1, 3, 4, dtype=torch.long)
+    label = torch.tensor([[[0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]])
+    logits = 20 * torch.nn.functional.one_hot(label, 2).movedim(-1, 1).double().unsqueeze(0)
+    prediction = Prediction.from_draws(logits, Categorical())
+    slid = pavpu(prediction, y, patch=2, stride=1, threshold=1.0)
+    # Right labels of the windows: 2, 1, 3 and 3, 3, 4; more than two make one accurate.
+    assert slid.counts.tolist() == [[4, 0, 2, 0]]
+    apart = pavpu(prediction, y, patch=2, threshold=1.0)
+    assert apart.counts.tolist() == [[3, 0, 1, 0]]
+    assert torch.equal(pavpu(prediction, y, patch=2, stride=2, threshold=1.0).counts, apart.counts)
+    for bad in (0, 3, 1.5):
+        with pytest.raises((ValueError, TypeError), match="pavpu: `stride` must be"):
+            pavpu(prediction, y, patch=2, stride=bad)  # type: ignore[arg-type]
 
 
 def test_patches_of_nothing_but_void_are_left_out() -> None:

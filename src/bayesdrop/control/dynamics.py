@@ -14,7 +14,7 @@ from bayesdrop.control.features import StateFeatures, scale_of
 from bayesdrop.control.transitions import Transitions
 from bayesdrop.errors import is_one_of, must, real_number, whole_number
 from bayesdrop.fit import History, fit
-from bayesdrop.layers import BernoulliDropout, ConcreteDropout
+from bayesdrop.layers import BernoulliDropout, ConcreteDropout, set_rates
 from bayesdrop.likelihoods import HeteroscedasticGaussian
 from bayesdrop.models import mlp
 from bayesdrop.objectives import NegativeELBO
@@ -145,7 +145,7 @@ class DynamicsModel(nn.Module):
             real_number("DynamicsModel.set_p", argument, value, "in [0, 1)", at_least=0, below=1 - 1e-7)
         for place, layer in enumerate(self.body):
             if isinstance(layer, BernoulliDropout):
-                layer.p.fill_(p if place or input_p is None else input_p)
+                set_rates(layer, p if place or input_p is None else input_p)
 
     def data(self, transitions: Transitions) -> tuple[Tensor, Tensor]:
         """Inputs (N, S + A) and scaled differences (N, S) to train on."""

@@ -21,6 +21,7 @@ __all__ = [
     "check_modules",
     "check_num_data",
     "check_numbers",
+    "check_schedule",
     "check_watching",
     "checked_path",
 ]
@@ -87,6 +88,13 @@ def check_watching(callback: Any, score: Any, progress: Any) -> None:
         raise TypeError(must("fit", "callback", "callable with an epoch and a History, or None", callback))
     if progress is not None:
         must_be_flag("fit", progress=progress)
+
+
+def check_schedule(p_schedule: Any) -> None:
+    """Of drop rates."""
+    if p_schedule is not None and not callable(p_schedule):
+        want = "a function of the share of the steps that is done, as RateSchedule(0.5, 0.05)"
+        raise TypeError(must("fit", "p_schedule", want, p_schedule))
 
 
 def checked_path(checkpoint: str | os.PathLike[str] | None, model: nn.Module) -> Path | None:

@@ -21,9 +21,10 @@ from bayesdrop.fit.checkpoint import Run
 from bayesdrop.fit.checks import Objective
 from bayesdrop.fit.data import Batches, pieces
 from bayesdrop.fit.history import History
+from bayesdrop.fit.rates import ScheduledRates
 from bayesdrop.inputs import Inputs, call
 from bayesdrop.layers import StochasticLayer
-from bayesdrop.likelihoods import Categorical, Gaussian, Likelihood
+from bayesdrop.likelihoods import Categorical, ConstantNoise, Likelihood
 from bayesdrop.predict import predict
 from bayesdrop.randomness import Turns, random_state_kept
 
@@ -52,6 +53,8 @@ class Loop:
     ema: float | None
     #: the random numbers of this run
     numbers: Turns
+    #: drop rates by a schedule
+    rates: ScheduledRates | None = None
     #: whether the time that the run was given is over
     is_over: Callable[[], bool] = lambda: False
     #: the epoch that the checkpoint holds, if this run wrote or read one
@@ -139,6 +142,8 @@ class Loop:
                 parameter.grad = None
             count = y.shape[0] if y.dim() else 1
             # The backward pass too: what was not kept of the forward pass is made again there.
+            if self.rates is not None:
+                self.rates.set(run.step)
             with self.numbers.lent():
                 run.step += 1
                 for part_x, part_y, share in pieces(x, y, self.accumulate):
@@ -158,6 +163,8 @@ class Loop:
             if self.ema is not None:
                 update_average(run, self.ema)
             rows += count
+        if self.rates is not None:
+            self.rates.set(run.step)
         means = {"loss": sums[0] / rows}
         return (means | {"nll": sums[1] / rows, "kl": sums[2] / rows} if has_terms else means), whole
 
@@ -235,10 +242,11 @@ class Loop:
         """What an epoch leaves besides its losses."""
         history = self.run.history
         history.lr.append(float(self.run.optimizer.param_groups[0]["lr"]))
-        if isinstance(self.likelihood, Gaussian):
+        if isinstance(self.likelihood, ConstantNoise):
             history.noise_std.append(self.likelihood.noise_std.tolist())
         for path, layer in self.model.named_modules():
-            if isinstance(layer, StochasticLayer) and any(True for _ in layer.rate_parameters()):
+            moves = isinstance(layer, StochasticLayer) and any(True for _ in layer.rate_parameters())
+            if isinstance(layer, StochasticLayer) and (moves or self.rates is not None):
                 history.rates.setdefault(path, []).append(float(layer.p.detach().mean()))
 
     def tell(self, callback: Callable[[int, History], bool | None]) -> bool:

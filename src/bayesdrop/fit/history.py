@@ -21,7 +21,7 @@ class History:
         validation: with a likelihood, minus the mean log predictive density of the validation set, in
             nats; else the objective in eval mode. Empty without a validation set.
         score: what `score` gave. Empty without one.
-        noise_std: of a Gaussian likelihood: one number, or one per output.
+        noise_std: of a likelihood with constant noise, as `Gaussian`: one number, or one per output.
         rates: chance of dropping of every layer that learns it, by path; the mean over units.
         lr: learning rate of the weights at the end of the epoch.
         seconds: how long the epoch took, validation included.

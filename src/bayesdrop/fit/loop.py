@@ -23,6 +23,7 @@ from bayesdrop.fit.checks import (
     check_modules,
     check_num_data,
     check_numbers,
+    check_schedule,
     check_watching,
     checked_path,
 )
@@ -37,6 +38,7 @@ from bayesdrop.fit.optimise import (
     make_scheduler,
     parameter_groups,
 )
+from bayesdrop.fit.rates import ScheduledRates
 from bayesdrop.fit.settings import described, optimizer_settings, scheduler_settings
 from bayesdrop.inputs import Inputs
 from bayesdrop.progress import progress_bar
@@ -64,6 +66,7 @@ def fit(
     rate_optimizer: MakeOptimizer | None = None,
     scheduler: MakeScheduler | str | None = None,
     warmup: float = 0.0,
+    p_schedule: Callable[[float], float] | None = None,
     patience: int | None = None,
     min_delta: float = 0.0,
     clip_norm: float | None = None,
@@ -108,6 +111,9 @@ def fit(
             `bayesdrop.fit.schedules.NamedSchedule`), over all `epochs`; or from the optimiser to a scheduler,
             stepped after every step of the optimiser.
         warmup: share of all steps in which learning rates rise to their own, with a schedule by name or none.
+        p_schedule: from the share of all steps that is done, in [0, 1], to the drop rate, as `RateSchedule`:
+            set by `set_rates` before every step, on all layers whose rate is not learned. The model ends with
+            the rate of its weights: of the last step, or of the best epoch's last where that is put back.
         patience: epochs without a better validation loss, or score, before training stops; the weights of the
             best epoch are then put back, also if all epochs were run.
         min_delta: by how much a validation loss must be lower, or a score higher, to be better.
@@ -129,7 +135,7 @@ def fit(
         checkpoint: a file to write the whole run to, replaced at once.
         checkpoint_every: epochs from one checkpoint to the next; the last epoch is always written.
         resume: go on from the checkpoint if there is one, bit for bit as if it had never stopped; only
-            `epochs` may differ (and not where a schedule by name spans them).
+            `epochs` may differ (and not where a schedule by name, or of the rates, spans them).
         seed: of the order of rows, the noise and validation's draws.
         callback: called after every epoch, and after its checkpoint, with the epoch, counted from 1, and the
             history so far; training stops if it returns True. What it draws at random, or sets of the
@@ -165,6 +171,7 @@ def fit(
         }
     )
     check_watching(callback, score, progress)
+    check_schedule(p_schedule)
     check_judging(patience=patience, validation=validation, score=score, ema=ema)
     must_be_flag("fit", resume=resume, channels_last=channels_last)
     seed = int(seed)
@@ -183,6 +190,9 @@ def fit(
     rate_lr = 10 * lr if rate_lr is None else rate_lr
     groups = parameter_groups(model, objective, lr=lr, rate_lr=rate_lr, weight_decay=weight_decay)
     made = make_optimizer(groups, optimizer, rate_optimizer)
+    batches = data.num_batches()
+    total_steps = None if batches is None else epochs * batches
+    rates = None if p_schedule is None else ScheduledRates(model, p_schedule, total_steps)
     settings: dict[str, Any] = {}
     if path is not None:
         settings = {
@@ -206,11 +216,10 @@ def fit(
             "ema": ema,
             "channels_last": channels_last or None,
             "score": None if score is None else described(score),
+            "p_schedule": None if rates is None else rates.described(),
         }
         # Only where they are used: checkpoints of versions that did not have them stay good.
         settings |= {name: value for name, value in later.items() if value is not None}
-    batches = data.num_batches()
-    total_steps = None if batches is None else epochs * batches
     schedule = make_scheduler(made, scheduler, warmup=warmup, total_steps=total_steps)
     if path is not None:
         settings["scheduler"] = scheduler_settings(schedule)
@@ -233,6 +242,7 @@ def fit(
         score=score,
         accumulate=accumulate,
         ema=ema,
+        rates=rates,
         numbers=Turns(seed),
         is_over=lambda: max_seconds is not None and _clock() - start >= max_seconds,
     )
@@ -267,6 +277,8 @@ def fit(
         final = run.average if run.best is None else run.best
         if final is not None:
             run.put_back(final)
+        if rates is not None:
+            rates.set(run.step if run.best is None else (run.best_epoch or 0) * (batches or 0))
         if loop.has_m_step:
             with loop.numbers.copy():
                 loop.m_step(num_draws=10, seed=run.epoch + 1)

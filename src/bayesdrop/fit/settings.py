@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from bayesdrop.layers import StochasticLayer
-from bayesdrop.likelihoods import Gaussian
+from bayesdrop.likelihoods import ConstantNoise
 from bayesdrop.storage import distinct_state, is_plain, plain_options
 
 __all__ = ["described", "differences", "optimizer_settings", "scheduler_settings"]
@@ -23,7 +23,7 @@ def described(module: Any) -> dict[str, Any]:
         layers[path or "itself"] = {"class": type(part).__name__, **plain_options(part)}
         if isinstance(part, StochasticLayer) and not any(True for _ in part.rate_parameters()):
             layers[path or "itself"]["p"] = part.p.tolist()
-        if isinstance(part, Gaussian) and part.noise == "fixed":
+        if isinstance(part, ConstantNoise) and part.noise == "fixed":
             layers[path or "itself"]["noise_std"] = part.noise_std.tolist()
     tensors, aliases = distinct_state(module, "fit")
     kept = {name: f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for name, t in tensors.items()}

@@ -12,6 +12,7 @@ from bayesdrop.functional.kl import (
     bernoulli_dropout_kl,
     gaussian_dropout_kl,
     gaussian_kl,
+    low_rank_kl,
     mixture_dropout_kl,
     mixture_information,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "gaussian_multiplier",
     "keep_mask",
     "learned_dropout_kl",
+    "low_rank_kl",
     "mixture_dropout_kl",
     "mixture_information",
     "mutual_information",

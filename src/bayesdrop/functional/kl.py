@@ -15,8 +15,10 @@ from bayesdrop.functional.entropy import bernoulli_entropy
 
 __all__ = [
     "bernoulli_dropout_kl",
+    "component_information",
     "gaussian_dropout_kl",
     "gaussian_kl",
+    "low_rank_kl",
     "mixture_dropout_kl",
     "mixture_information",
 ]
@@ -127,3 +129,45 @@ def mixture_dropout_kl(
     norm = (mean_square + torch.finfo(mean_square.dtype).tiny).sqrt() / (1 - p)
     shift = 0.5 * length_scale**2 * mean_square / (1 - p)
     return shift + size * width - mixture_information(norm / sigma, p)
+
+
+def component_information(square_distance: Tensor, chance: Tensor) -> Tensor:
+    """A lower bound of the nats that a sample of a mixture of C Gaussians carries about its component.
+
+        -sum_i w_i log sum_j w_j exp(-d_ij^2 / 8)
+
+    It is exact, 0, where all means coincide, and, H(w), where they are far apart. With d^2 / 2 instead of
+    d^2 / 8 it would be an upper bound.
+
+    Args:
+        square_distance: d_ij^2 between the means, in units of the covariance that all share. (..., C, C).
+        chance: w, the weights of the components. (..., C).
+
+    Returns: shape (...).
+    Reference: Kolchinsky & Tracey (2017), "Estimating mixture entropy with pairwise distances", Eq. 10
+    with the Chernoff divergence at 1/2.
+    """
+    overlap = ((-0.125 * square_distance).exp() * chance.unsqueeze(-2)).sum(-1)
+    # A component of no weight that is far from all others overlaps with none: 0 log 0 is 0.
+    some = torch.where(chance > 0, overlap, 1)
+    value: Tensor = -(chance * some.log()).sum(-1)
+    return value
+
+
+def low_rank_kl(factors: Tensor | None, sigma: Tensor, size: int, length_scale: float | Tensor) -> Tensor:
+    """KL( N(0, s^2 I + U U^T) || N(0, I / l^2) ) in D dimensions. Exact. Shape ().
+
+        (D (l^2 s^2 - log l^2 s^2 - 1) + l^2 |U|^2 - log det(I + U^T U / s^2)) / 2
+
+    Args:
+        factors: the columns of U, (R, ...) with D entries each; None for no factors.
+        sigma: s, above zero.
+        size: D.
+        length_scale: l.
+    """
+    still = size * gaussian_kl(torch.zeros_like(sigma), sigma.square(), length_scale)
+    if factors is None:
+        return still
+    flat = factors.flatten(1) / sigma
+    inner = flat @ flat.T + torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
+    return still + 0.5 * (length_scale**2 * factors.square().sum() - torch.logdet(inner))

@@ -18,6 +18,7 @@ from bayesdrop.layers.gaussian import GaussianDropout
 from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.mixture import MixtureDropout
 from bayesdrop.layers.recurrent import RecurrentDropout
+from bayesdrop.layers.schedule import RateSchedule, set_rates
 from bayesdrop.layers.share import share_rates
 from bayesdrop.layers.variational_gaussian import VariationalGaussianDropout
 
@@ -34,6 +35,7 @@ __all__ = [
     "LearnableDropout",
     "LearnableNoise",
     "MixtureDropout",
+    "RateSchedule",
     "RecurrentDropout",
     "StochasticLayer",
     "VariationalGaussianDropout",
@@ -41,6 +43,7 @@ __all__ = [
     "convert",
     "freeze_batch_norm",
     "rates",
+    "set_rates",
     "share_rates",
     "total_kl",
 ]

@@ -17,16 +17,27 @@ from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.weights import (
     WeightLayer,
     apply_weights,
+    bias_of,
     bias_shape,
     check_layer,
     fan_in,
     is_batched,
+    like_words,
     num_units,
+    of_words,
     unit_axis,
     units_like_weight,
 )
 
-__all__ = ["InputNoiseLayer", "StochasticLayer", "WeightNoiseLayer", "positive_scale", "rates", "total_kl"]
+__all__ = [
+    "InputNoiseLayer",
+    "StochasticLayer",
+    "WeightNoiseLayer",
+    "checked_rate",
+    "positive_scale",
+    "rates",
+    "total_kl",
+]
 
 Sampler = Callable[[tuple[int, ...], np.random.Generator | None], Tensor]
 
@@ -38,9 +49,10 @@ class StochasticLayer(StochasticModule):
     `eval()`, no noise (the mean weights).
 
     Args:
-        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d`; its weights are the posterior's mean.
-        p: chance of dropping, in [0, 1): one number, or one per input unit (feature or channel); None where
-            the class has a `p` of its own, which is learned.
+        layer: the linear map, whose weights are the posterior's mean: `nn.Linear`, `nn.Conv1d/2d/3d`,
+            `nn.ConvTranspose1d/2d/3d`, or `nn.Embedding`, the linear map of a word that is one of K.
+        p: chance of dropping, in [0, 1): one number, or one per input unit (feature, channel or
+            word); None where the class has a `p` of its own, which is learned.
         bias_p: chance of dropping each entry of the bias; None leaves the bias alone (it is a point).
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l, K_in being the inputs that one output sums over.
@@ -68,13 +80,13 @@ class StochasticLayer(StochasticModule):
         self.layer: WeightLayer = check_layer(owner, layer)
         must_be_flag(owner, scale_by_fan_in=scale_by_fan_in, prior_on_bias=prior_on_bias)
         if p is not None or not isinstance(getattr(type(self), "p", None), property):
-            self.register_buffer("p", _checked_rate(owner, "p", p, self.layer))
+            self.register_buffer("p", checked_rate(owner, "p", p, self.layer))
         if bias_p is None:
             self.bias_p = None
         else:
-            if self.layer.bias is None:
+            if bias_of(self.layer) is None:
                 raise ValueError(must(owner, "bias_p", "None for a layer without bias", bias_p))
-            self.register_buffer("bias_p", _checked_rate(owner, "bias_p", bias_p, self.layer, units=1))
+            self.register_buffer("bias_p", checked_rate(owner, "bias_p", bias_p, self.layer, units=1))
         self.length_scale = positive_scale(owner, "length_scale", length_scale)
         self.scale_by_fan_in = scale_by_fan_in
         self.prior_on_bias = prior_on_bias
@@ -86,8 +98,8 @@ class StochasticLayer(StochasticModule):
 
     @property
     def bias(self) -> Tensor | None:
-        """The wrapped layer's bias."""
-        return self.layer.bias
+        """The wrapped layer's bias; None where it has none."""
+        return bias_of(self.layer)
 
     @abstractmethod
     def kl(self, length_scale: float | None = None) -> Tensor:
@@ -110,6 +122,11 @@ class StochasticLayer(StochasticModule):
         p = self.p.detach()
         shown = f"p={p.item():.4g}" if p.dim() == 0 else f"p={p.min():.4g}..{p.max():.4g}"
         return shown if self.bias_p is None else f"{shown}, bias_p={self.bias_p.item():.4g}"
+
+    def mapped(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """The wrapped layer itself."""
+        out: Tensor = self.layer(x) if output_size is None else self.layer(x, list(output_size))
+        return out
 
     def noise_for(
         self,
@@ -139,7 +156,7 @@ class StochasticLayer(StochasticModule):
 
     def bias_for(self, x: Tensor) -> Tensor | None:
         """The bias with its noise, so as to broadcast against the output."""
-        bias = self.layer.bias
+        bias = self.bias
         if bias is None:
             return None
         laid_out = bias.reshape(bias_shape(self.layer, x, 1))
@@ -161,7 +178,7 @@ class StochasticLayer(StochasticModule):
 
     def bias_kl(self, length_scale: float | None = None) -> Tensor:
         """KL of the bias: a point, or a point that is dropped at `bias_p`."""
-        bias = self.layer.bias
+        bias = self.bias
         if bias is None:
             return self.layer.weight.new_zeros(())
         l = self.length_scale if length_scale is None else length_scale
@@ -179,6 +196,10 @@ class InputNoiseLayer(StochasticLayer):
     input unit, as a random weight matrix does: channel-wise dropout for convolutions, one mask over time
     for sequences. `elementwise=True` gives each position noise of its own, as `nn.Dropout` does; `kl`
     is then that of the weights that one position sees.
+
+    The units of an `nn.Embedding` are its words: z multiplies the vector of a word, wherever the word occurs.
+    The vector at `padding_idx` is a constant, without noise and divergence. Fresh noise for every row, as in
+    training, is made of all words: N times K numbers.
     """
 
     def __init__(
@@ -201,6 +222,9 @@ class InputNoiseLayer(StochasticLayer):
             prior_on_bias=prior_on_bias,
         )
         must_be_flag(type(self).__name__, elementwise=elementwise)
+        if elementwise and isinstance(self.layer, nn.Embedding):
+            want = "False for an nn.Embedding, where a word is dropped wherever it occurs"
+            raise ValueError(must(type(self).__name__, "elementwise", want, elementwise))
         self.elementwise = elementwise
 
     @abstractmethod
@@ -210,6 +234,8 @@ class InputNoiseLayer(StochasticLayer):
     def unit_axis(self, x: Tensor) -> int:
         """The axis of `x` that holds the input units; an error if it does not."""
         axis = unit_axis(self.layer, x)
+        if isinstance(self.layer, nn.Embedding):
+            return axis
         if x.dim() <= axis or axis < 0 or x.shape[axis] != num_units(self.layer):
             want = f"an input with {num_units(self.layer)} units on axis {axis}"
             raise ValueError(must(type(self).__name__, "x", want, tuple(x.shape)))
@@ -218,6 +244,8 @@ class InputNoiseLayer(StochasticLayer):
     def noise_shape(self, x: Tensor, rows: int) -> tuple[int, ...]:
         """Shape of the noise of `rows` rows, so as to broadcast against `x`."""
         axis = self.unit_axis(x)
+        if isinstance(self.layer, nn.Embedding):
+            return rows, num_units(self.layer)
         size = list(x.shape) if self.elementwise else [1] * x.dim()
         size[axis] = x.shape[axis]
         if is_batched(self.layer, x):
@@ -246,16 +274,36 @@ class InputNoiseLayer(StochasticLayer):
         """
         return self.input_noise(x)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The linear map of the noisy input. Shapes as the wrapped layer's."""
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """The linear map of the noisy input. Shapes as the wrapped layer's.
+
+        Args:
+            x: as the wrapped layer's input.
+            output_size: of a transposed convolution, as its own `forward` takes it.
+        """
+        if isinstance(self.layer, nn.Embedding):
+            return self._vectors(self.layer, x)
         noise = self.input_noise(x)
         if noise is not None:
             x = x * noise
         if self.bias_p is None:
-            return self.layer(x)  # type: ignore[no-any-return]
+            return self.mapped(x, output_size)
         bias = self.bias_for(x)
         assert bias is not None
-        return apply_weights(self.layer, x, self.layer.weight) + bias
+        return apply_weights(self.layer, x, self.layer.weight, output_size) + bias
+
+    def _vectors(self, table: nn.Embedding, x: Tensor) -> Tensor:
+        """The words' vectors, each times its word's noise."""
+        vectors: Tensor = table(x)
+        if x.dim() == 0:
+            return self._vectors(table, x.reshape(1))[0]
+        like = like_words(table, x)
+        noise = self.multiplier(like)
+        if noise is None:
+            return vectors
+        if noise.dim() < 2:
+            noise = noise.expand(self.noise_shape(like, 1))
+        return vectors * of_words(table, x, noise)
 
 
 class WeightNoiseLayer(StochasticLayer):
@@ -298,14 +346,21 @@ class WeightNoiseLayer(StochasticLayer):
         own = draw is not None and (draw.per_row or draw.num_functions > 1)
         return rows if self.per_row or own else 1
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The linear map with noisy weights. Shapes as the wrapped layer's."""
-        out = apply_weights(self.layer, x, self.weight_for(x))
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """The linear map with noisy weights. Shapes as the wrapped layer's.
+
+        Args:
+            x: as the wrapped layer's input.
+            output_size: of a transposed convolution, as its own `forward` takes it.
+        """
+        if isinstance(self.layer, nn.Embedding):
+            return apply_weights(self.layer, x, self.weight_for(like_words(self.layer, x)))
+        out = apply_weights(self.layer, x, self.weight_for(x), output_size)
         bias = self.bias_for(x)
         return out if bias is None else out + bias
 
 
-def _checked_rate(
+def checked_rate(
     owner: str,
     argument: str,
     p: float | Sequence[float] | Tensor | None,

@@ -8,7 +8,7 @@ from bayesdrop.functional import bernoulli_dropout_kl
 from bayesdrop.functional.learned_kl import square_sum
 from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.base import InputNoiseLayer
-from bayesdrop.layers.weights import num_units, unit_square_norms
+from bayesdrop.layers.weights import num_random_units, of_random_units, random_weights, unit_square_norms
 
 __all__ = ["BernoulliDropout"]
 
@@ -22,7 +22,7 @@ class BernoulliDropout(InputNoiseLayer):
     weights that leave input unit k. Their M is our W / (1 - p).
 
     Args:
-        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d` (whole channels are dropped).
+        layer: the linear map, see `StochasticLayer`; whole channels or words are dropped.
         p: chance of dropping, in [0, 1): one number, or one per input unit.
         elementwise: noise for each position of its own, as `nn.Dropout`.
         bias_p: chance of dropping each entry of the bias; None leaves the bias alone.
@@ -46,10 +46,11 @@ class BernoulliDropout(InputNoiseLayer):
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""
         l = self.prior_length_scale(length_scale)
-        units = num_units(self.layer)
         if self.p.dim() == 0:
             # One rate: the weights are read once, as a whole.
-            weights = units * bernoulli_dropout_kl(square_sum(self.layer.weight) / units, self.p, l)
+            units = num_random_units(self.layer)
+            weights = units * bernoulli_dropout_kl(square_sum(random_weights(self.layer)) / units, self.p, l)
         else:
-            weights = bernoulli_dropout_kl(unit_square_norms(self.layer), self.p, l).sum()
+            p = of_random_units(self.layer, self.p)
+            weights = bernoulli_dropout_kl(unit_square_norms(self.layer), p, l).sum()
         return weights + self.bias_kl(length_scale)

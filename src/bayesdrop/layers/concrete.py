@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,7 +65,7 @@ class ConcreteDropout(LearnedRateLayer):
     more so with few data, as it is divided by `num_data`.
 
     Args:
-        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d` (whole channels are dropped: K channels).
+        layer: the linear map, see `StochasticLayer`; whole channels or words are dropped, K of them.
         p_init: where the rate starts, in (0, 1): a number, a range (low, high) in which every rate is
             drawn uniformly in its logit, or a tensor with one for each unit.
         temperature: t, above 0. 0.1 is nearly hard; at 2/3 the mean of the noise is up to 6 % below one.
@@ -72,7 +73,7 @@ class ConcreteDropout(LearnedRateLayer):
             divergence `kl` is. "relaxed": relaxed ones in draws too, as the paper does. "straight-through":
             hard ones always, with the gradient of the relaxed ones in the rate. A draw that holds hard masks
             gives the rate that gradient too.
-        per: one rate for the "layer", as in the paper, or one for each input "unit" (feature or channel).
+        per: one rate for the "layer", as in the paper, or one for each input "unit" (feature, channel, word).
         elementwise: noise for each position of its own, as `nn.Dropout`.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
@@ -158,11 +159,11 @@ class ConcreteDropout(LearnedRateLayer):
         )
         return with_slope(noise, logits, slope)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The linear map of the noisy input. Shapes as the wrapped layer's."""
-        if not self.training or active_draw(self) is not None:
-            return super().forward(x)
-        return self.layer(self._relaxed(x))  # type: ignore[no-any-return]
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """See `InputNoiseLayer.forward`."""
+        if not self.training or active_draw(self) is not None or isinstance(self.layer, nn.Embedding):
+            return super().forward(x, output_size)
+        return self.mapped(self._relaxed(x), output_size)
 
     def multiplier(self, x: Tensor) -> Tensor | None:
         """See `InputNoiseLayer.multiplier`."""

@@ -7,7 +7,13 @@ from torch import Tensor
 from bayesdrop.functional import bernoulli_dropout_kl
 from bayesdrop.functional.noise import KeepNoise
 from bayesdrop.layers.base import WeightNoiseLayer
-from bayesdrop.layers.weights import is_batched, units_like_weight
+from bayesdrop.layers.weights import (
+    is_batched,
+    of_random_units,
+    random_part,
+    units_like_weight,
+    weight_by_unit,
+)
 
 __all__ = ["DropConnect"]
 
@@ -20,7 +26,7 @@ class DropConnect(WeightNoiseLayer):
     The divergence is sum_jk [ l^2 W_jk^2 / (2 (1 - p)) - H(p) ] + l^2 |b|^2 / 2.
 
     Args:
-        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d`; weights, stride, padding, dilation,
+        layer: the linear map, see `StochasticLayer`; weights, stride, padding, dilation,
             groups and a missing bias are kept.
         p: chance of dropping, in [0, 1): one number, or one per input unit.
         per_row: in training, a set of weights for every row instead of one for the batch.
@@ -47,11 +53,11 @@ class DropConnect(WeightNoiseLayer):
             return (sets, *weight.shape) if sets > 1 and is_batched(self.layer, x) else tuple(weight.shape)
 
         noise = self.noise_for(x, "weight", shape, KeepNoise(p), sets=True)
-        return weight if noise is None else weight * noise
+        return weight if noise is None else random_part(self.layer, weight * noise)
 
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""
-        weight = self.layer.weight
-        p = self._weight_p().expand_as(weight)
-        weights = bernoulli_dropout_kl(weight.square(), p, self.prior_length_scale(length_scale))
+        by_unit = weight_by_unit(self.layer)
+        p = (self.p if self.p.dim() == 0 else of_random_units(self.layer, self.p)).expand_as(by_unit)
+        weights = bernoulli_dropout_kl(by_unit.square(), p, self.prior_length_scale(length_scale))
         return weights.sum() + self.bias_kl(length_scale)

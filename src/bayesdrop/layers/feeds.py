@@ -275,6 +275,8 @@ def _width_before(model: nn.Module, path: str) -> Width | None:
         part = module.layer if isinstance(module, StochasticLayer) else module
         if isinstance(part, _CONVOLUTIONS):
             return Width(part.out_channels, 1, positions=True)
+        if isinstance(part, nn.Embedding):
+            return Width(part.embedding_dim, -1, positions=True)
         if isinstance(part, nn.Linear):
             return Width(part.out_features, -1, positions=True)
         if isinstance(part, _NORMS):

@@ -7,7 +7,7 @@ from torch import Tensor
 from bayesdrop.functional import gaussian_dropout_kl
 from bayesdrop.functional.noise import GaussianMultiplier, Noise
 from bayesdrop.layers.base import InputNoiseLayer
-from bayesdrop.layers.weights import num_units, unit_square_norms
+from bayesdrop.layers.weights import num_units, of_random_units, unit_square_norms
 
 __all__ = ["GaussianDropout"]
 
@@ -21,7 +21,7 @@ class GaussianDropout(InputNoiseLayer):
     leave a unit share its noise, so that one coordinate of them is random.
 
     Args:
-        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d` (one value for a channel).
+        layer: the linear map, see `StochasticLayer`; one value for a channel or word.
         p: the drop rate whose variance is matched, in [0, 1): one number, or one per input unit.
         elementwise: noise for each position of its own.
         bias_p: chance of dropping each entry of the bias; None leaves the bias alone.
@@ -39,6 +39,6 @@ class GaussianDropout(InputNoiseLayer):
 
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""
-        p = self.p.expand(num_units(self.layer))
+        p = of_random_units(self.layer, self.p.expand(num_units(self.layer)))
         weights = gaussian_dropout_kl(unit_square_norms(self.layer), p, self.prior_length_scale(length_scale))
         return weights.sum() + self.bias_kl(length_scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +18,7 @@ from bayesdrop.functional.masked_linear import masked_linear
 from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.learned_rate import InitialRate, LearnedRateLayer, Per
 from bayesdrop.layers.mask_pass import active_pass
-from bayesdrop.layers.weights import is_plain_linear
+from bayesdrop.layers.weights import is_plain_linear, padding_of
 
 __all__ = ["LearnableDropout"]
 
@@ -59,10 +60,10 @@ class LearnableDropout(LearnedRateLayer):
     that *leave* unit k; with raw masks (1 - p_k) |M_k|^2 takes the place of |W_k|^2 / (1 - p_k).
 
     Args:
-        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d` (one mask for a channel).
+        layer: the linear map, see `StochasticLayer`; one mask for a channel or word.
         p_init: where the rates start, in (0, 1): a number, a range (low, high) in which every rate is
             drawn uniformly in its logit, or a tensor with one for each unit.
-        per: one rate for each input "unit" (feature or channel), or one for the "layer". `share_rates`
+        per: one rate for each input "unit" (feature, channel or word), or one for the "layer". `share_rates`
             makes one of all layers.
         scaling: "inverted" divides by 1 - p, so that the wrapped weights are the mean; "raw" does not, as
             the paper's equations: the mean is then (1 - p) times the wrapped weights.
@@ -111,17 +112,19 @@ class LearnableDropout(LearnedRateLayer):
 
     def unit_weights(self) -> Tensor:
         """1 - p of every unit, so as to broadcast against the weights."""
-        return 1 - self.like_weight(self.p)
+        keep = 1 - self.like_weight(self.p)
+        padding = padding_of(self.layer)
+        return keep if padding is None else torch.where(padding, 1.0, keep)
 
     def input_noise(self, x: Tensor) -> Tensor | None:
         """What the input is multiplied by; raw masks have the mean 1 - p in evaluation."""
         noise = super().input_noise(x)
         return self.laid_out(1 - self.p, x) if noise is None and self.scaling == "raw" else noise
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The linear map of the masked input. Shapes as the wrapped layer's."""
-        if not self.training or active_draw(self) is not None:
-            return super().forward(x)
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """See `InputNoiseLayer.forward`."""
+        if not self.training or active_draw(self) is not None or isinstance(self.layer, nn.Embedding):
+            return super().forward(x, output_size)
         # What is inside concerns nobody who watches the model's functions, as a replay does.
         with torch._C.DisableTorchFunction():
             logits, mask, gradient = self._fresh_mask(x)
@@ -129,7 +132,7 @@ class LearnableDropout(LearnedRateLayer):
                 weight, bias = self.layer.weight, self.layer.bias
                 return masked_linear(x, weight, bias, logits, mask, inverted=gradient == "scale")
             masked = apply_learned(x, logits, mask, gradient=gradient)
-        return self.layer(masked)  # type: ignore[no-any-return]
+        return self.mapped(masked, output_size)
 
     def multiplier(self, x: Tensor) -> Tensor | None:
         """See `InputNoiseLayer.multiplier`."""

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from bayesdrop.errors import is_one_of, must, real_numbers
 from bayesdrop.functional.learned_kl import learned_dropout_kl
 from bayesdrop.layers.base import InputNoiseLayer
-from bayesdrop.layers.weights import num_units, weight_by_unit
+from bayesdrop.layers.weights import (
+    num_random_units,
+    num_units,
+    of_random_units,
+    random_weights,
+    weight_by_unit,
+)
 
 __all__ = ["InitialRate", "LearnedRateLayer", "Per"]
 
@@ -26,10 +32,10 @@ class LearnedRateLayer(InputNoiseLayer):
     """Noise on the inputs at a rate p = sigmoid(logit_p) that is learned.
 
     Args:
-        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d` (whole channels are dropped).
+        layer: the linear map, see `StochasticLayer`; whole channels or words are dropped.
         p_init: where the rate starts, in (0, 1): a number, a range (low, high) in which every rate is
             drawn uniformly in its logit, or a tensor with one for each unit.
-        per: one rate for the "layer", or one for each input "unit" (feature or channel).
+        per: one rate for the "layer", or one for each input "unit" (feature, channel or word).
         elementwise: noise for each position of its own, as `nn.Dropout`.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
@@ -104,9 +110,10 @@ class LearnedRateLayer(InputNoiseLayer):
     def weight_kl(self, length_scale: float | None = None, *, raw: bool = False) -> Tensor:
         """The weights' part of `kl`."""
         layer, logits = self.layer, self.checked_logits()
-        by_unit = layer.weight if self.per == "layer" or layer.weight.dim() == 2 else weight_by_unit(layer)
+        by_unit = random_weights(layer) if self.per == "layer" else weight_by_unit(layer)
         l = self.prior_length_scale(length_scale)
-        return learned_dropout_kl(by_unit, logits, num_units(layer), l, raw=raw)
+        logits = logits if self.per == "layer" else of_random_units(layer, logits)
+        return learned_dropout_kl(by_unit, logits, num_random_units(layer), l, raw=raw)
 
 
 def _initial_logits(

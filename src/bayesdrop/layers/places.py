@@ -16,7 +16,11 @@ from bayesdrop.layers.recurrent import RecurrentDropout
 
 __all__ = ["DROPOUTS", "RECURRENT", "WEIGHTS", "choose", "convertible", "keep_hooks", "merge_hooks", "swap"]
 
-WEIGHTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+WEIGHTS = (
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+)  # fmt: skip
+#: of words: they have weights too, but no dropout feeds them
+TABLES = (nn.Embedding,)
 RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 _OURS = (StochasticLayer, RecurrentDropout)
@@ -27,14 +31,14 @@ Places = dict[nn.Module, list[str]]
 
 
 def convertible(model: nn.Module) -> Places:
-    """Weight layers, recurrent modules, dropouts and stochastic layers, each with all its paths.
+    """Weight layers, tables, recurrent modules, dropouts and stochastic layers, each with all its paths.
 
     Left out are the layers inside stochastic ones, scripts, and the projections of
     `nn.MultiheadAttention`, whose weights torch reads without calling them.
     """
     found: Places = {}
     for path, module in _walk(model, ""):
-        if isinstance(module, (*WEIGHTS, *RECURRENT, *DROPOUTS, *_OURS)):
+        if isinstance(module, (*WEIGHTS, *TABLES, *RECURRENT, *DROPOUTS, *_OURS)):
             found.setdefault(module, []).append(path)
     return found
 
@@ -92,7 +96,8 @@ def _matched(rule: Where, places: Places) -> Places:
     if rule == "dropouts":
         return {module: paths for module, paths in places.items() if _drops(module)}
     if rule == "weights":
-        return {module: paths for module, paths in places.items() if not isinstance(module, _BETWEEN)}
+        others = (*_BETWEEN, *TABLES)
+        return {module: paths for module, paths in places.items() if not isinstance(module, others)}
     selection = Selection(include=rule)
     found = {m: p for m, p in places.items() if any(selection.allows(path, m) for path in p)}
     if isinstance(rule, type):
@@ -101,10 +106,11 @@ def _matched(rule: Where, places: Places) -> Places:
         maps = {part for module in recurrent for part in module.modules() if part is not module}
         outside = {m: p for m, p in places.items() if m not in maps}
         found |= {m: p for m, p in outside.items() if isinstance(getattr(m, "layer", None), rule)}
-    # "encoder" means its weights; dropouts are meant by what matches nothing else.
+    # "encoder" means its weights, as "weights" does; what matches nothing else means tables or dropouts.
     between = DROPOUTS if isinstance(rule, type) else _BETWEEN
     weights = {module: paths for module, paths in found.items() if not isinstance(module, between)}
-    return weights or found
+    bare = {module: paths for module, paths in weights.items() if not isinstance(module, TABLES)}
+    return (bare if isinstance(rule, str) and bare else weights) or found
 
 
 def _drops(module: nn.Module) -> bool:
@@ -117,6 +123,7 @@ def _nothing(rule: Any, places: Places) -> tuple[str, Any, str]:
     """What was looked for, what was asked for, and what is there."""
     groups: list[tuple[str, Callable[[nn.Module], bool]]] = [
         ("weight layers", lambda module: isinstance(module, WEIGHTS)),
+        ("tables of words", lambda module: isinstance(module, TABLES)),
         ("recurrent modules", lambda module: isinstance(module, RECURRENT)),
         ("dropouts", lambda module: isinstance(module, DROPOUTS)),
         ("stochastic layers", lambda module: isinstance(module, _OURS)),

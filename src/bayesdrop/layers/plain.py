@@ -113,6 +113,8 @@ def _dropout(layer: nn.Module, path: str) -> nn.Module:
         raise ValueError(_no_dropout(path, "nn.Dropout cannot hold a mask over time"))
     if not isinstance(layer, BernoulliDropout | ConcreteDropout | LearnableDropout):
         raise ValueError(_no_dropout(path, f"{type(layer).__name__} is not such noise"))
+    if isinstance(layer.layer, nn.Embedding):
+        raise ValueError(_no_dropout(path, "nn.Dropout cannot drop a word wherever it occurs"))
     p = layer.p.detach()
     if p.dim() and not bool((p == p[0]).all()):
         raise ValueError(_no_dropout(path, "its units have rates of their own"))

@@ -177,7 +177,7 @@ def _noisy_map(part: nn.Module, sequences: Sequences) -> NoisyMap:
     else:
         weight, factor = linear.weight, part.multiplier(like)
     plain_bias = part.bias_p is None and not isinstance(part, WeightNoiseLayer)
-    bias = linear.bias if plain_bias else part.bias_for(like)
+    bias = part.bias if plain_bias else part.bias_for(like)
     if bias is not None and bias.dim() == 1:
         bias = bias.unsqueeze(0)
     noisy = factor is not None or weight is not linear.weight or not plain_bias

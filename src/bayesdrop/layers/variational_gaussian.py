@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
@@ -45,7 +45,7 @@ class VariationalGaussianDropout(WeightNoiseLayer):
     prefer `ConcreteDropout` or `LearnableDropout` where uncertainty is the aim.
 
     Args:
-        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d`.
+        layer: the linear map, see `StochasticLayer`.
         p_init: where p = a / (1 + a) starts, in (0, 1).
         noise: on the "weights" or on the "inputs".
         per: one variance for the "layer", each input "unit", or (noise on the weights) each "weight".
@@ -67,6 +67,9 @@ class VariationalGaussianDropout(WeightNoiseLayer):
     ) -> None:
         super().__init__(layer, None)
         owner = "VariationalGaussianDropout"
+        if isinstance(layer, nn.Embedding):
+            want = "a map of numbers: the outputs that it samples would differ where a word occurs twice"
+            raise TypeError(must(owner, "layer", want, layer, "Use GaussianDropout or MixtureDropout."))
         if not is_one_of(noise, ("weights", "inputs")):
             raise ValueError(must(owner, "noise", "'weights' or 'inputs'", noise))
         choices = ("layer", "unit", "weight") if noise == "weights" else ("layer", "unit")
@@ -115,13 +118,13 @@ class VariationalGaussianDropout(WeightNoiseLayer):
         std = (0.5 * self.bounded_log_alpha).exp()
         return units_like_weight(self.layer, std) if self.per == "unit" else std
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The linear map with noise. Shapes as the wrapped layer's."""
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """See `WeightNoiseLayer.forward`."""
         if self.noise == "inputs":
-            return self.layer(self._noisy_input(x))  # type: ignore[no-any-return]
+            return self.mapped(self._noisy_input(x), output_size)
         if self.training and active_draw(self) is None:
-            return self._sampled_outputs(x)
-        return super().forward(x)
+            return self._sampled_outputs(x, output_size)
+        return super().forward(x, output_size)
 
     def _noisy_input(self, x: Tensor) -> Tensor:
         axis = unit_axis(self.layer, x)
@@ -141,10 +144,10 @@ class VariationalGaussianDropout(WeightNoiseLayer):
             std = std.reshape([-1] + [1] * (x.dim() - 1 - axis))
         return x * (1 + std * normal)
 
-    def _sampled_outputs(self, x: Tensor) -> Tensor:
-        mean = self.layer(x)
+    def _sampled_outputs(self, x: Tensor, output_size: Sequence[int] | None) -> Tensor:
+        mean = self.mapped(x, output_size)
         variance = apply_weights(
-            self.layer, x.square(), (self._std_like_weight() * self.layer.weight).square()
+            self.layer, x.square(), (self._std_like_weight() * self.layer.weight).square(), output_size
         )
         # The square root has no gradient at zero, where an input is all zeros.
         sampled: Tensor = mean + variance.clamp_min(_SMALLEST).sqrt() * torch.randn_like(mean)
@@ -163,7 +166,7 @@ class VariationalGaussianDropout(WeightNoiseLayer):
 
     def bias_for(self, x: Tensor) -> Tensor | None:
         """The bias: a point."""
-        bias = self.layer.bias
+        bias = self.bias
         return None if bias is None else bias.reshape(bias_shape(self.layer, x, 1))
 
     def kl(self, length_scale: float | None = None) -> Tensor:

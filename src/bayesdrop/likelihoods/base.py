@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ClassLikelihood", "Likelihood"]
+__all__ = ["ClassLikelihood", "ConstantNoise", "Likelihood", "NumberLikelihood"]
 
 
 class Likelihood(nn.Module):
@@ -28,6 +29,29 @@ class Likelihood(nn.Module):
     def forward(self, output: Tensor, y: Tensor) -> Tensor:
         """`log_prob`."""
         return self.log_prob(output, y)
+
+
+class NumberLikelihood(Likelihood):
+    """A likelihood of numbers, each output's noise independent of the others': it has quantiles."""
+
+    @abstractmethod
+    def cdf(self, output: Tensor, value: Tensor) -> Tensor:
+        """P(y <= value), element by element."""
+
+    @abstractmethod
+    def quantile(self, output: Tensor, q: float) -> Tensor:
+        """The value that y stays below with chance q, element by element."""
+
+
+class ConstantNoise(NumberLikelihood):
+    """y is the output plus noise of the same size everywhere, whose mean is zero."""
+
+    noise: Literal["fixed", "learned", "map"]
+
+    @property
+    @abstractmethod
+    def noise_std(self) -> Tensor:
+        """Standard deviation of the noise: shape (), or one per output."""
 
 
 class ClassLikelihood(Likelihood):

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.errors import is_one_of, must, must_be_tensor, real_number, real_numbers, whole_number
-from bayesdrop.likelihoods.base import Likelihood
+from bayesdrop.likelihoods.base import ConstantNoise
 
-__all__ = ["Gaussian", "check_targets", "gaussian_log_prob", "normal_cdf"]
+__all__ = ["Gaussian", "check_targets", "gaussian_log_prob", "normal_cdf", "normal_quantile"]
 
 
 def check_targets(owner: str, mean: Tensor, y: Tensor) -> None:
@@ -38,7 +38,12 @@ def normal_cdf(value: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     return probability
 
 
-class Gaussian(Likelihood):
+def normal_quantile(q: float) -> float:
+    """The q quantile of N(0, 1)."""
+    return float(torch.special.ndtri(torch.tensor(q, dtype=torch.float64)))
+
+
+class Gaussian(ConstantNoise):
     """y ~ N(f, noise_std^2 I), the same noise everywhere.
 
     `Gaussian(0.1)` is fixed at 0.1; `Gaussian()` learns its noise by gradient along with the weights;
@@ -125,6 +130,10 @@ class Gaussian(Likelihood):
     def cdf(self, output: Tensor, value: Tensor) -> Tensor:
         """P(y <= value), element by element."""
         return normal_cdf(value, output, self._log_std(output).exp())
+
+    def quantile(self, output: Tensor, q: float) -> Tensor:
+        """The value that y stays below with chance q, element by element."""
+        return output + self._log_std(output).exp() * normal_quantile(q)
 
     def m_step(self, squared_error: Tensor, num_data: int) -> None:
         """Set the precision to the mode of its posterior, given expected squared errors.

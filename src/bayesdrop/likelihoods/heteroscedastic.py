@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must, must_be_tensor
-from bayesdrop.likelihoods.base import Likelihood
-from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob, normal_cdf
+from bayesdrop.likelihoods.base import NumberLikelihood
+from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob, normal_cdf, normal_quantile
 
 __all__ = ["HeteroscedasticGaussian"]
 
 
-class HeteroscedasticGaussian(Likelihood):
+class HeteroscedasticGaussian(NumberLikelihood):
     """y ~ N(m(x), exp(s(x))): the last axis of the output holds D means, then D log-variances.
 
     The loss exp(-s) (y - m)^2 + s of the papers is twice the negative of this log-probability, less the
@@ -52,3 +52,8 @@ class HeteroscedasticGaussian(Likelihood):
         """P(y <= value), element by element."""
         mean, log_variance = self.split(output)
         return normal_cdf(value, mean, (0.5 * log_variance).exp())
+
+    def quantile(self, output: Tensor, q: float) -> Tensor:
+        """The value that y stays below with chance q, element by element."""
+        mean, log_variance = self.split(output)
+        return mean + (0.5 * log_variance).exp() * normal_quantile(q)

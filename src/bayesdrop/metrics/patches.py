@@ -73,6 +73,7 @@ def pavpu(
     threshold: float | None = None,
     num_thresholds: int = 11,
     patch: int = 1,
+    stride: int | None = None,
     entropy_range: tuple[float, float] | Prediction | None = None,
     ignore_index: int | None = None,
 ) -> PAvPU:
@@ -83,9 +84,11 @@ def pavpu(
         PAvPU                     = (n_ac + n_iu) / (n_ac + n_au + n_ic + n_iu)
 
     A patch is accurate if more than half of its labels are right, and uncertain if its mean predictive
-    entropy is above the threshold. Patches do not overlap and start at the first position; those at the
-    end may be smaller, and all count alike. Void labels are left out of both means, and a patch of
-    nothing but void is left out altogether. Without positions every row is a patch.
+    entropy is above the threshold. Patches start at the first position and every `stride` after it, until one
+    reaches the end; the last may be smaller, and all count alike. They do not overlap by default;
+    `stride=1` slides a window over every position, as the metric was first proposed. Void labels are left
+    out of both means, and a patch of nothing but void is left out altogether. Without positions every row is
+    a patch.
 
     The thresholds are PredEnt_min + t (PredEnt_max - PredEnt_min), for t evenly spaced from 0 to 1. No
     patch is above the largest of its own entropies: at t = 1 PAvPU is then the accuracy of patches.
@@ -96,6 +99,7 @@ def pavpu(
         threshold: one threshold in nats instead, as the mean entropy of a validation set.
         num_thresholds: M, the number of t.
         patch: w, the side of a patch (w x w for images).
+        stride: from the start of a patch to that of the next, from 1 to w; None for w, patches side by side.
         entropy_range: PredEnt_min and PredEnt_max, or the prediction of a validation set whose extremes
             they are, void pixels too (`entropy_range` leaves them out); those of the labels that count here
             if None.
@@ -104,6 +108,7 @@ def pavpu(
     Reference: Mukhoti & Gal (2018); Boluki et al. (2020), Eq. 9 and section 3.2 (PAvgPU).
     """
     check_count("pavpu", "patch", patch)
+    step = patch if stride is None else whole_number("pavpu", "stride", stride, at_least=1, at_most=patch)
     known = labelled("pavpu", prediction, y, ignore_index)
     if patch > 1 and y.dim() < 2:
         raise ValueError(must("pavpu", "patch", "1 for labels without positions", patch))
@@ -117,12 +122,12 @@ def pavpu(
         thresholds = torch.tensor([threshold], dtype=torch.float64)
 
     right = torch.zeros_like(entropy).masked_scatter(known.valid, known.right.to(entropy.dtype))
-    size = _pooled(known.valid.to(entropy.dtype), patch)
+    size = _pooled(known.valid.to(entropy.dtype), patch, step)
     filled = size > 0
-    accurate = (_pooled(right, patch) > 0.5 * size)[filled]
-    level = _pooled(torch.where(known.valid, entropy, 0), patch)[filled] / size[filled]
+    accurate = (_pooled(right, patch, step) > 0.5 * size)[filled]
+    level = _pooled(torch.where(known.valid, entropy, 0), patch, step)[filled] / size[filled]
     # A mean may round to above the largest value: equal entropies would then exceed their own maximum.
-    largest = _pooled(torch.where(known.valid, entropy, -math.inf), patch, largest=True)[filled]
+    largest = _pooled(torch.where(known.valid, entropy, -math.inf), patch, step, largest=True)[filled]
     level = torch.minimum(level, largest)
 
     ac = torch.searchsorted(level[accurate].sort().values, thresholds, right=True)
@@ -173,13 +178,13 @@ def _thresholds(
     return torch.lerp(ends[0], ends[1], torch.linspace(0, 1, num_thresholds, dtype=torch.float64))
 
 
-def _pooled(value: Tensor, size: int, *, largest: bool = False) -> Tensor:
-    """Sum, or maximum, over blocks of `size` positions along every axis but the first."""
+def _pooled(value: Tensor, size: int, step: int, *, largest: bool = False) -> Tensor:
+    """Sum, or maximum, over windows of `size` positions along every axis but the first."""
     empty = -math.inf if largest else 0.0
     for axis in range(1, value.dim()):
-        missing = -value.shape[axis] % size
-        padding = [0, 0] * (value.dim() - 1 - axis) + [0, missing]
-        padded = torch.nn.functional.pad(value, padding, value=empty)
-        blocks = padded.reshape(*value.shape[:axis], -1, size, *value.shape[axis + 1 :])
-        value = blocks.amax(axis + 1) if largest else blocks.sum(axis + 1)
+        length = value.shape[axis]
+        count = 1 + math.ceil(max(0, length - size) / step)
+        padding = [0, 0] * (value.dim() - 1 - axis) + [0, max(0, (count - 1) * step + size - length)]
+        windows = torch.nn.functional.pad(value, padding, value=empty).unfold(axis, size, step)
+        value = windows.amax(-1) if largest else windows.sum(-1)
     return value

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must, must_be_finite, real_numbers
-from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian
+from bayesdrop.likelihoods import NumberLikelihood
 from bayesdrop.metrics.targets import regression_targets
 from bayesdrop.predict import Prediction
 
@@ -70,7 +70,7 @@ def _curve(owner: str, prediction: Prediction, y: Tensor, levels: Sequence[float
     if likelihood is None:
         below = target.unsqueeze(0) <= prediction.quantile(nominal.tolist())
         observed = below.flatten(1).to(torch.float64).mean(1)
-    elif isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
+    elif isinstance(likelihood, NumberLikelihood):
         must_be_finite(owner, "prediction.aleatoric", prediction.aleatoric)
         # y <= quantile(q) says the same as F(y) <= q, which needs no search for the quantile.
         with torch.no_grad():
@@ -78,6 +78,8 @@ def _curve(owner: str, prediction: Prediction, y: Tensor, levels: Sequence[float
         below_each = torch.searchsorted(rank.flatten().sort().values, nominal, right=True)
         observed = below_each.to(torch.float64) / rank.numel()
     else:
-        raise TypeError(must(owner, "prediction", "one with a Gaussian likelihood, or none", prediction))
+        raise TypeError(
+            must(owner, "prediction", "one with a likelihood of numbers, as Gaussian(), or none", prediction)
+        )
     dtype = prediction.mean.dtype
     return CalibrationCurve(nominal.to(dtype), observed.to(dtype))

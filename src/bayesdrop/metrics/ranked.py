@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must, must_be_finite
-from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian
+from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian, Laplace
 from bayesdrop.metrics.targets import regression_targets
 from bayesdrop.predict import Prediction
 
@@ -23,12 +23,12 @@ def crps(prediction: Prediction, y: Tensor) -> Tensor:
 
         integral (F(v) - 1[v >= y])^2 dv  =  E|Y - y| - E|Y - Y'| / 2,    Y, Y' ~ F independent
 
-    F is the predictive distribution of one output: the mixture of T Gaussians, for which both
-    expectations are known, or the T draws themselves if there is no likelihood. A point forecast
-    scores its absolute error.
+    F is the predictive distribution of one output: the mixture of T Gaussian or Laplace distributions, for
+    which both expectations are known, or the T draws themselves if there is no likelihood. A point
+    forecast scores its absolute error.
 
     Args:
-        prediction: with its draws kept; a Gaussian likelihood, or none.
+        prediction: with its draws kept; a Gaussian or Laplace likelihood, or none.
         y: (N, D) targets.
 
     Returns: shape (). In units of y; lower is better.
@@ -41,9 +41,33 @@ def crps(prediction: Prediction, y: Tensor) -> Tensor:
     for start in range(0, target.shape[0], columns):
         block = slice(start, start + columns)
         centre, width = mean[:, block].to(torch.float64), std[:, block].to(torch.float64)
+        if isinstance(prediction.likelihood, Laplace):
+            total += _laplace_scores(target[block], centre, width[0] / 2**0.5).sum()
+            continue
         away = _mean_absolute(target[block] - centre, width).mean(0)
         total += (away - half_mean_distance(centre, width)).sum()
     return (total / target.shape[0]).to(prediction.mean.dtype)
+
+
+def _laplace_scores(y: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
+    """The score of a mixture of T Laplace distributions of one scale b, column by column. Shape (M,).
+
+    With d the distance, E|Y - y| = d + b exp(-d / b); and E|Y - Y'| = d + (d + 3 b) exp(-d / b) / 2, which is
+    3 b / 2 for a component and itself.
+
+    Args:
+        y: (M,) targets.
+        centre: (T, M) centres.
+        scale: (M,) b.
+    """
+    count = centre.shape[0]
+    away = (y - centre).abs()
+    total = 0.75 * scale * count
+    for shift in range(1, count):
+        apart = (centre[shift:] - centre[:-shift]).abs()
+        total = total + (apart + 0.5 * (apart + 3 * scale) * (-apart / scale).exp()).sum(0)
+    score: Tensor = (away + scale * (-away / scale).exp()).mean(0) - total / count**2
+    return score
 
 
 def half_mean_distance(mean: Tensor, std: Tensor) -> Tensor:
@@ -101,8 +125,8 @@ def _mean_absolute(mean: Tensor, std: Tensor) -> Tensor:
 def _components(prediction: Prediction) -> tuple[Tensor, Tensor]:
     """(T, M) means and standard deviations of what is mixed."""
     likelihood = prediction.likelihood
-    if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
-        want = "one with a Gaussian likelihood, or none"
+    if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian | Laplace):
+        want = "one with a Gaussian or Laplace likelihood, or none"
         raise TypeError(must("crps", "prediction", want, prediction))
     draws = prediction.draws
     if likelihood is None:

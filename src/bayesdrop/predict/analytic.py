@@ -22,9 +22,9 @@ __all__ = ["batch_moments", "check_likelihood"]
 
 
 def check_likelihood(likelihood: Likelihood | None) -> None:
-    """Classes have no closed form."""
+    """Classes, and noise that is not Gaussian, have no closed form."""
     if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
-        hint = "Use method='draws' for classes."
+        hint = "Use method='draws'."
         raise TypeError(
             must("predict", "likelihood", "Gaussian or None for method='moments'", likelihood, hint)
         )

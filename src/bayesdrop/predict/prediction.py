@@ -25,9 +25,8 @@ from bayesdrop.functional import entropy
 from bayesdrop.likelihoods import (
     Bernoulli,
     Categorical,
-    Gaussian,
-    HeteroscedasticGaussian,
     Likelihood,
+    NumberLikelihood,
     SoftmaxLikelihood,
 )
 from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob
@@ -240,8 +239,8 @@ class Prediction:
     def quantile(self, q: float | Sequence[float]) -> Tensor:
         """Quantiles of the predictive distribution, output by output.
 
-        With a Gaussian likelihood, of the mixture of T Gaussians, by bisection of its distribution
-        function; without a likelihood, of the draws.
+        With a likelihood of numbers, as `Gaussian` or `Laplace`, of the mixture of its T distributions, by
+        bisection of their distribution function; without a likelihood, of the draws.
 
         Args:
             q: one level or several, each in (0, 1).
@@ -252,7 +251,7 @@ class Prediction:
         if levels.dim() > 1 or not levels.numel() or not bool(((levels > 0) & (levels < 1)).all()):
             raise ValueError(must("Prediction.quantile", "q", "in (0, 1)", q))
         likelihood = self.likelihood
-        if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
+        if likelihood is not None and not isinstance(likelihood, NumberLikelihood):
             raise TypeError(f"Prediction.quantile: a {type(likelihood).__name__} has classes, not quantiles.")
         if self.is_analytic:
             scores = torch.special.ndtri(levels).to(self.mean.dtype)

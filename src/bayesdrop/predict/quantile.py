@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian
+from bayesdrop.likelihoods import NumberLikelihood
 
 __all__ = ["mixture_quantile"]
 
 
-def mixture_quantile(likelihood: Gaussian | HeteroscedasticGaussian, draws: Tensor, q: float) -> Tensor:
+def mixture_quantile(likelihood: NumberLikelihood, draws: Tensor, q: float) -> Tensor:
     """The v with (1/T) sum_t P(y <= v | f_t) = q, by bisection, to the last bits of the dtype.
 
     Args:
-        likelihood: gives mean, variance and distribution function of y for every draw.
+        likelihood: gives quantile and distribution function of y for every draw.
         draws: (T, N, ...) raw outputs.
         q: in (0, 1).
 
@@ -22,12 +22,10 @@ def mixture_quantile(likelihood: Gaussian | HeteroscedasticGaussian, draws: Tens
     """
     # In double precision: single has no number between 1 - 6e-8 and 1, where a 1 - 1e-9 quantile is told.
     dtype, draws = draws.dtype, draws.to(torch.float64)
-    mean, variance = likelihood.moments(draws)
     lower: Tensor
     upper: Tensor
-    std = variance.sqrt()
     # The mixture's quantile lies between the smallest and the largest of its components' quantiles.
-    ends = mean + std * torch.special.ndtri(torch.tensor(q, dtype=mean.dtype))
+    ends = likelihood.quantile(draws, q)
     lower, upper = ends.amin(0), ends.amax(0)
     for _ in range(60 if dtype == torch.float64 else 32):
         middle = 0.5 * (lower + upper)
