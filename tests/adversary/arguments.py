@@ -450,6 +450,7 @@ def _engine() -> Iterator[Call]:
             "share": choice(None),
             "items": choice(None, "pairs", "inputs"),
             "output": function,
+            "covariance": flag,
         },
         optional=True,
     )
@@ -508,7 +509,12 @@ def _predictions() -> Iterator[Call]:
     )
     yield Call("Prediction.quantile", prediction.quantile, lambda: {"q": 0.5}, {"q": several(inner_rate)})
     yield Call("Prediction.interval", prediction.interval, dict, {"level": inner_rate})
-    yield Call("Prediction.sample", prediction.sample, lambda: {"n": 2}, {"n": whole(1, 1000), "seed": seed})
+    yield Call(
+        "Prediction.sample",
+        prediction.sample,
+        lambda: {"n": 2},
+        {"n": whole(1, 1000), "seed": seed, "joint": lambda v: v is None or flag(v)},
+    )
     for one, y in ((prediction, torch.zeros(6, 2)), (_classes(), _LABELS), (_answers(), torch.zeros(6, 2))):
         owner = f"Prediction.log_prob|{type(one.likelihood).__name__}"
         yield Call(owner, one.log_prob, lambda y=y: {"y": y}, {"y": anything})
