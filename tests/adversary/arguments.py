@@ -878,9 +878,41 @@ def _networks() -> Iterator[Call]:
             "y": anything,
             "nonlinearity": function,
             "length_scale": several(positive),
-            "bias_std": real(0),
-            "variance": positive,
+            "bias_std": several(real(0)),
+            "variance": several(positive),
             "depth": whole(1, 100),
+        },
+    )
+    kernel = bd.gp.NetworkKernel("relu", depth=2)
+    width: Kind = several(whole(1, 10_000))
+    yield Call(
+        "NetworkKernel.features|NetworkKernel.given|FiniteKernel|NetworkKernel.approximate",
+        lambda **options: kernel.given(**options)(torch.ones(3, 2)),
+        lambda: {"num_units": 4},
+        {"num_units": width, "seed": seed},
+    )
+    yield Call(
+        "NetworkKernel.sample",
+        lambda **options: kernel.sample(torch.ones(3, 2), **options),
+        lambda: {"num_functions": 2, "num_units": 4},
+        {
+            "num_functions": whole(1, 1000),
+            "num_units": width,
+            "num_outputs": whole(1, 1000),
+            "seed": seed,
+        },
+    )
+    yield Call(
+        "process_of_network",
+        lambda **options: bd.gp.process_of_network("relu", **options).kernel(torch.ones(3, 2)),
+        lambda: {"weight_decay": 0.1, "p": 0.1, "num_data": 10, "num_units": 3, "precision": 1.0},
+        {
+            "weight_decay": several(positive),
+            "p": several(rate),
+            "num_data": whole(1),
+            "num_units": width,
+            "precision": positive,
+            "draw": lambda v: v is None or seed(v),
         },
     )
     yield Call(

@@ -191,8 +191,8 @@ class Prediction:
 
             (1/T) sum_t m_t m_t' - m m',    m_t = E[y | f_t(x)],  m their mean
 
-        For classes that exclude each other (N, ..., K, K), as of `class_probs`. It is gathered while the draws
-        go by if `predict(..., covariance=True)`, and otherwise computed from draws that were kept.
+        For classes that exclude each other (N, ..., K, K), as of `class_probs`. Gathered while draws go
+        by if `predict(..., covariance=True)`, and otherwise computed from draws that were kept.
         """
         if self._covariance is not None:
             return self._covariance
