@@ -360,7 +360,14 @@ def _likelihoods() -> Iterator[Call]:
         {"squared_error": anything, "num_data": whole(2)},
     )
     yield Call(
-        "Categorical", bd.Categorical, dict, {"class_axis": lambda v: v is None or (whole(-9)(v) and v != 0)}
+        "Categorical",
+        bd.Categorical,
+        dict,
+        {
+            "class_axis": lambda v: v is None or (whole(-9)(v) and v != 0),
+            "precision": positive,
+            "learn_precision": flag,
+        },
     )
     yield Call(
         "Multinomial",

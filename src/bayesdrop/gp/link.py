@@ -125,7 +125,9 @@ def process_of_network(
         )
     if draw is None:
         return GaussianProcess(kernel, precision)
-    return GaussianProcess(kernel.given(num_units=tuple(widths), seed=whole_seed(owner, draw)), precision)
+    return GaussianProcess(
+        kernel.given(num_units=tuple(widths), seed=whole_seed(owner, draw, "draw")), precision
+    )
 
 
 def _each(owner: str, argument: str, value: float | Sequence[float], layers: int) -> list[float]:
