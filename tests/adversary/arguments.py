@@ -860,6 +860,14 @@ def _networks() -> Iterator[Call]:
         },
     )
     yield Call(
+        "random_phases",
+        lambda **options: bd.models.random_phases(
+            bd.models.mlp(2, 4, 1, activation=bd.models.Cosine), **options
+        ).eval()(torch.ones(3, 2)),
+        dict,
+        {"length_scale": positive, "variance": positive, "seed": seed},
+    )
+    yield Call(
         "lenet|BernoulliDropout",
         bd.models.lenet,
         lambda: {"layer": bd.BernoulliDropout},

@@ -119,16 +119,17 @@ def _network(key: Mapping[str, Any]) -> dict[str, Any]:
     net = _made(key, curve)
     bound = NegativeELBO(Gaussian(key["noise_std"]), num_data=len(curve.x))
     first = net[0]
+    assert isinstance(first, nn.Linear)
+    *inner, _ = [part for part in net if isinstance(part, BernoulliDropout)]
 
     def objective(model: nn.Module, x: Tensor, y: Tensor) -> ElboTerms:
         """The bound, with the prior's penalty on the first layer's weights too, and none on phases."""
-        terms = bound(model, x, y)
+        terms: ElboTerms = bound(model, x, y)
         if key["name"] == "relu":
             return terms
         penalty = 0.5 * key["length_scale"] ** 2 * first.weight.square().sum()
-        for layer in net[:-1]:
-            if isinstance(layer, BernoulliDropout):
-                penalty = penalty - layer.bias_kl()
+        for layer in inner:
+            penalty = penalty - layer.bias_kl()
         return ElboTerms(terms.nll, terms.kl + penalty / len(curve.x))
 
     history = fit(

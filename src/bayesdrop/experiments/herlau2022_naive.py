@@ -156,7 +156,9 @@ def laplace(log_density: Callable[[Tensor], Tensor], start: Tensor) -> tuple[Ten
 
     optimizer.step(closure)  # type: ignore[no-untyped-call]
     mode = theta.detach()
-    curvature = torch.autograd.functional.hessian(lambda value: -log_density(value), mode)
+    curvature = torch.autograd.functional.hessian(  # type: ignore[no-untyped-call]
+        lambda value: -log_density(value), mode
+    )
     covariance: Tensor = torch.linalg.inv(curvature)
     return mode, covariance
 
@@ -275,10 +277,10 @@ def _network(config: Config) -> dict[str, Any]:
     units = config.num_units
     x = torch.linspace(-2, 2, config.num_rows, dtype=torch.float64)
     normal = torch.randn(config.num_rows, generator=generator, dtype=torch.float64)
-    y = torch.sin(2 * x) + 0.5 * config.noise_std * normal
+    y = torch.sin(2 * x) + config.noise_std * normal
 
     def parts(theta: Tensor) -> dict[str, Tensor]:
-        slope, shift, last = theta.split(units)
+        slope, shift, last = torch.split(theta, units)
         return {"slope": slope, "shift": shift, "last": last}
 
     def output(part: Mapping[str, Tensor]) -> Tensor:
@@ -294,13 +296,18 @@ def _network(config: Config) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     drop = DropPerturbation({"last": config.f})
-    for kind, rate in (("bayesian", config.f), ("plain", 0.0)):
-        rule = dropout_log_posterior(log_prior, log_likelihood, DropPerturbation({"last": rate}))
+
+    def best(rule: Callable[[Any], Tensor]) -> tuple[Tensor, Tensor]:
+        """Of the modes that random starts lead to, the highest, and Laplace's covariance there."""
         starts = [
             torch.randn(3 * units, generator=generator, dtype=torch.float64) for _ in range(config.num_starts)
         ]
-        modes = [laplace(lambda theta, rule=rule: rule(parts(theta)), start) for start in starts]
-        mode, covariance = max(modes, key=lambda pair, rule=rule: float(rule(parts(pair[0]))))
+        modes = [laplace(lambda theta: rule(parts(theta)), start) for start in starts]
+        return max(modes, key=lambda pair: float(rule(parts(pair[0]))))
+
+    for kind, rate in (("bayesian", config.f), ("plain", 0.0)):
+        rule = dropout_log_posterior(log_prior, log_likelihood, DropPerturbation({"last": rate}))
+        mode, covariance = best(rule)
         chances, several = drop.enumerate(parts(mode))
         squares = (torch.func.vmap(output)(several) - y).square().mean(-1)
         found[f"random, {kind}"] = float(chances @ squares)

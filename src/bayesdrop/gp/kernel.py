@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -227,7 +228,7 @@ class NetworkKernel:
         numbers = torch.as_tensor(value, dtype=torch.float64)
         return numbers if numbers.dim() == 0 else numbers[layer]
 
-    def _widths(self, owner: str, num_units: int | Sequence[int]) -> list[int]:
+    def _widths(self, owner: str, num_units: Any) -> list[int]:
         if isinstance(num_units, Sequence) and not isinstance(num_units, str):
             if len(num_units) != self.depth:
                 want = f"one number, or one per hidden layer ({self.depth})"

@@ -130,7 +130,7 @@ def process_of_network(
     )
 
 
-def _each(owner: str, argument: str, value: float | Sequence[float], layers: int) -> list[float]:
+def _each(owner: str, argument: str, value: Any, layers: int) -> list[float]:
     """One number for every layer."""
     if not isinstance(value, Sequence):
         return [value] * layers

@@ -78,7 +78,7 @@ def row_vectors(owner: str, likelihood: Likelihood | None, means: Tensor, *, lea
 def draw_covariance(owner: str, likelihood: Likelihood | None, draws: Tensor) -> Tensor:
     """Covariance of E[y | f_t] over kept draws (T, N, ...), a few at a time. Shape (N, D, D)."""
     running = RunningCovariance()
-    for outputs in draws.split(_FEW):
+    for outputs in torch.split(draws, _FEW):
         means = _means(likelihood, outputs if outputs.dtype in _WIDE else outputs.float())
         running.update_many(row_vectors(owner, likelihood, means, leading=1))
     return running.covariance
