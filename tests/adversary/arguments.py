@@ -398,7 +398,14 @@ def _likelihoods() -> Iterator[Call]:
         {"squared_error": anything, "num_data": whole(2)},
     )
     yield Call(
-        "Categorical", bd.Categorical, dict, {"class_axis": lambda v: v is None or (whole(-9)(v) and v != 0)}
+        "Categorical",
+        bd.Categorical,
+        dict,
+        {
+            "class_axis": lambda v: v is None or (whole(-9)(v) and v != 0),
+            "precision": positive,
+            "learn_precision": flag,
+        },
     )
     yield Call(
         "Multinomial",
@@ -488,6 +495,7 @@ def _engine() -> Iterator[Call]:
             "share": choice(None),
             "items": choice(None, "pairs", "inputs"),
             "output": function,
+            "covariance": flag,
         },
         optional=True,
     )
@@ -546,7 +554,12 @@ def _predictions() -> Iterator[Call]:
     )
     yield Call("Prediction.quantile", prediction.quantile, lambda: {"q": 0.5}, {"q": several(inner_rate)})
     yield Call("Prediction.interval", prediction.interval, dict, {"level": inner_rate})
-    yield Call("Prediction.sample", prediction.sample, lambda: {"n": 2}, {"n": whole(1, 1000), "seed": seed})
+    yield Call(
+        "Prediction.sample",
+        prediction.sample,
+        lambda: {"n": 2},
+        {"n": whole(1, 1000), "seed": seed, "joint": lambda v: v is None or flag(v)},
+    )
     for one, y in ((prediction, torch.zeros(6, 2)), (_classes(), _LABELS), (_answers(), torch.zeros(6, 2))):
         owner = f"Prediction.log_prob|{type(one.likelihood).__name__}"
         yield Call(owner, one.log_prob, lambda y=y: {"y": y}, {"y": anything})
@@ -886,6 +899,14 @@ def _networks() -> Iterator[Call]:
         },
     )
     yield Call(
+        "random_phases",
+        lambda **options: bd.models.random_phases(
+            bd.models.mlp(2, 4, 1, activation=bd.models.Cosine), **options
+        ).eval()(torch.ones(3, 2)),
+        dict,
+        {"length_scale": positive, "variance": positive, "seed": seed},
+    )
+    yield Call(
         "lenet|BernoulliDropout",
         bd.models.lenet,
         lambda: {"layer": bd.BernoulliDropout},
@@ -911,9 +932,41 @@ def _networks() -> Iterator[Call]:
             "y": anything,
             "nonlinearity": function,
             "length_scale": several(positive),
-            "bias_std": real(0),
-            "variance": positive,
+            "bias_std": several(real(0)),
+            "variance": several(positive),
             "depth": whole(1, 100),
+        },
+    )
+    kernel = bd.gp.NetworkKernel("relu", depth=2)
+    width: Kind = several(whole(1, 10_000))
+    yield Call(
+        "NetworkKernel.features|NetworkKernel.given|FiniteKernel|NetworkKernel.approximate",
+        lambda **options: kernel.given(**options)(torch.ones(3, 2)),
+        lambda: {"num_units": 4},
+        {"num_units": width, "seed": seed},
+    )
+    yield Call(
+        "NetworkKernel.sample",
+        lambda **options: kernel.sample(torch.ones(3, 2), **options),
+        lambda: {"num_functions": 2, "num_units": 4},
+        {
+            "num_functions": whole(1, 1000),
+            "num_units": width,
+            "num_outputs": whole(1, 1000),
+            "seed": seed,
+        },
+    )
+    yield Call(
+        "process_of_network",
+        lambda **options: bd.gp.process_of_network("relu", **options).kernel(torch.ones(3, 2)),
+        lambda: {"weight_decay": 0.1, "p": 0.1, "num_data": 10, "num_units": 3, "precision": 1.0},
+        {
+            "weight_decay": several(positive),
+            "p": several(rate),
+            "num_data": whole(1),
+            "num_units": width,
+            "precision": positive,
+            "draw": lambda v: v is None or seed(v),
         },
     )
     yield Call(

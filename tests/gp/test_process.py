@@ -134,7 +134,7 @@ def test_impossible_numbers_are_refused() -> None:
         length_scale_from_weight_decay(1e-3, p=1.0, precision=1.0, num_data=10)
     with pytest.raises(ValueError, match="`weight_decay` must be a positive number"):
         length_scale_from_weight_decay(0.0, p=0.5, precision=1.0, num_data=10)
-    with pytest.raises(ValueError, match="`num_units` must be an int of at least 1"):
+    with pytest.raises(ValueError, match="`num_units` must be the widths of hidden layers"):
         process_of_network("relu", weight_decay=1.0, p=0.1, num_data=1, num_units=0, precision=1.0)
     with pytest.raises(ValueError, match="GaussianProcess: `y` must be of shape"):
         GaussianProcess(NetworkKernel("relu"), 1.0).log_evidence(torch.ones(3, 1), torch.ones(3))

@@ -227,3 +227,23 @@ def test_a_constant_feature_without_a_prior_has_the_weight_zero() -> None:
     np.testing.assert_allclose(
         model.predict(X, return_std=True), rest.predict(X[:, [0, 2, 3]], return_std=True), rtol=1e-9
     )
+
+
+def test_without_a_prior_it_is_marginalised_corrupted_features() -> None:
+    """lambda0 = 0: least squares over all corrupted copies of the data, each weighted by its chance."""
+    rng = np.random.default_rng(3)
+    x, y, f = rng.normal(size=(7, 3)) * [1, 4, 0.2], rng.normal(size=7), 0.35
+    copies, targets, chances = [], [], []
+    for mask in product((0.0, 1.0), repeat=3):
+        copies.append(x * mask)
+        targets.append(y)
+        chances.append(np.full(7, np.prod(np.where(np.array(mask) > 0, 1 - f, f))))
+    root = np.sqrt(np.concatenate(chances))
+    corrupted, *_ = np.linalg.lstsq(root[:, None] * np.concatenate(copies), root * np.concatenate(targets))
+    model = BayesianDropoutRegression(f=f, lambda0=0.0, fit_intercept=False).fit(x, y)
+    np.testing.assert_allclose(model.weights_, corrupted)
+    # Blanked out without bias, what is left over 1 - f, the weights are those of the prediction.
+    unbiased, *_ = np.linalg.lstsq(
+        root[:, None] * np.concatenate(copies) / (1 - f), root * np.concatenate(targets)
+    )
+    np.testing.assert_allclose(model.coef_, unbiased)

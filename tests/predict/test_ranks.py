@@ -27,11 +27,13 @@ y, labels = torch.randn(7, 3, dtype=torch.float64), torch.randint(3, (7,))
 for likelihood, targets in ((None, None), (bd.Gaussian(0.5), y), (bd.Categorical(), labels)):
     for keep in (True, False):
         options = {"num_draws": 21, "likelihood": likelihood, "targets": targets, "keep_draws": keep}
+        options["covariance"] = not keep
         alone = bd.predict(net, x, **options)
         for share in ("draws", "rows"):
             for batch_size in (None, 2):
                 shared = bd.predict(net, x, share=share, batch_size=batch_size, **options)
                 names = ["mean", "epistemic", "aleatoric", "standard_error", "draws_used"]
+                names += ["covariance", "epistemic_covariance"]
                 if targets is labels:
                     names += ["entropy", "expected_entropy", "mutual_information", "variation_ratio"]
                 for name in names:

@@ -124,6 +124,8 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "gaussian map": lambda: bd.Gaussian(torch.tensor([0.1, 0.2]), noise="map", prior_shape=0.5),
     "heteroscedastic": bd.HeteroscedasticGaussian,
     "categorical": lambda: bd.Categorical(class_axis=-1),
+    "categorical precision": lambda: bd.Categorical(precision=2.5, ignore_index=3),
+    "categorical learned": lambda: bd.NegativeELBO(bd.Categorical(learn_precision=True), num_data=7),
     "multinomial": lambda: bd.Multinomial(coefficient=False),
     "objective": lambda: bd.NegativeELBO(bd.Gaussian(0.3), num_data=7, length_scale=0.1),
 }

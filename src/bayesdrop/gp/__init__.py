@@ -1,11 +1,12 @@
 """The Gaussian process behind a dropout network."""
 
-from bayesdrop.gp.kernel import NetworkKernel
+from bayesdrop.gp.kernel import FiniteKernel, NetworkKernel
 from bayesdrop.gp.link import length_scale_from_weight_decay, process_of_network
 from bayesdrop.gp.moments import second_moment
 from bayesdrop.gp.process import GaussianProcess
 
 __all__ = [
+    "FiniteKernel",
     "GaussianProcess",
     "NetworkKernel",
     "length_scale_from_weight_decay",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
-from bayesdrop.errors import must
+from bayesdrop.errors import layer_widths, must, real_number, told_by, whole_number, whole_seed
 from bayesdrop.gp.kernel import NetworkKernel
-from bayesdrop.gp.moments import Nonlinearity
+from bayesdrop.gp.moments import Nonlinearity, activation
 from bayesdrop.gp.process import GaussianProcess
 
 __all__ = ["length_scale_from_weight_decay", "process_of_network"]
@@ -41,38 +43,46 @@ def length_scale_from_weight_decay(
 def process_of_network(
     nonlinearity: Nonlinearity,
     *,
-    weight_decay: float | tuple[float, float],
-    p: float | tuple[float, float],
+    weight_decay: float | Sequence[float],
+    p: float | Sequence[float],
     num_data: int,
-    num_units: int,
+    num_units: int | Sequence[int],
     precision: float | None = None,
     length_scale: float | None = None,
     bias_decay: float | None = None,
     loss_weight: float = 1.0,
+    draw: int | None = None,
 ) -> GaussianProcess:
-    """The Gaussian process whose posterior a dropout network with one hidden layer approximates.
+    """The Gaussian process whose posterior a dropout network approximates.
 
-        f(x) = s((x * z_1) M_1 + m) * z_2 M_2,     K hidden units
-        minimised: r (1/N) sum_n |y_n - f(x_n)|^2 / 2 + lambda_1 |M_1|^2 + lambda_2 |M_2|^2 + lambda_b |m|^2
+        f(x) = s((x * z_1) M_1 + m_1) * z_2 M_2,     K hidden units, or layers of K_1, ..., K_L units
+        minimised: r (1/N) sum_n |y_n - f(x_n)|^2 / 2 + sum_i lambda_i |M_i|^2 + lambda_b |m|^2
 
         l_i^2 = 2 N tau lambda_i / ((1 - p_i) r)
         k(x, y) = (K / l_2^2) E[s(w.x + b) s(w.y + b)],    w ~ N(0, I / l_1^2),  b ~ N(0, 1 / l_b^2)
 
     Weight decay fixes tau / l^2 alone, so one of `precision` and `length_scale` must be given.
 
+    With several hidden layers the prior is a deep Gaussian process: Gaussian only given its hidden layers, or
+    in the limit of wide ones. `draw` chooses: None gives the limit, a `NetworkKernel` of that depth with the
+    variances K_i / l_{i+1}^2; a number gives the process of the network's own widths given that draw of all
+    hidden layers, a `FiniteKernel`. `process.kernel.sample` draws functions of the deep process itself.
+
     Args:
         nonlinearity: s, as in `NetworkKernel`.
-        weight_decay: lambda of both layers, or (lambda_1, lambda_2).
-        p: chance of dropping inputs and hidden units, or one of each.
+        weight_decay: lambda of all L + 1 layers, or one of each.
+        p: chance of dropping inputs and hidden units, or one of each layer.
         num_data: N.
-        num_units: K.
+        num_units: K, or (K_1, ..., K_L) of L hidden layers.
         precision: tau; gives the length scales.
         length_scale: l_1, of the first layer; gives the precision.
-        bias_decay: lambda_b; as that of the first layer if None; infinite for hidden units without bias.
+        bias_decay: lambda_b of all hidden layers; as that of the layer's weights if None; infinite for hidden
+            units without bias.
         loss_weight: r.
+        draw: None for wide layers; the seed of a draw of the hidden layers for those of K units.
 
-    Returns: with `.kernel`, a `NetworkKernel`, and `.precision`.
-    Reference: Gal & Ghahramani (2015), sections 3.1 to 3.4.
+    Returns: with `.kernel`, and `.precision`.
+    Reference: Gal & Ghahramani (2015), sections 3.1 to 3.4; (2016), Eq. 2 (several layers).
 
     >>> process = process_of_network("relu", weight_decay=1e-4, p=0.5, num_data=100, num_units=50,
     ...                              length_scale=0.1)
@@ -80,13 +90,15 @@ def process_of_network(
     0.25
     """
     owner = "process_of_network"
+    activation(nonlinearity)  # it must be one before scales are told of
     if (precision is None) == (length_scale is None):
         got = {"precision": precision, "length_scale": length_scale}
         raise ValueError(must(owner, "precision", "given if and only if length_scale is not", got))
-    if isinstance(num_units, bool) or not isinstance(num_units, int) or num_units < 1:
-        raise ValueError(must(owner, "num_units", "an int of at least 1", num_units))
-    decays = weight_decay if isinstance(weight_decay, tuple) else (weight_decay, weight_decay)
-    rates = p if isinstance(p, tuple) else (p, p)
+    widths = layer_widths(owner, num_units, "num_units")
+    if not widths:
+        raise ValueError(must(owner, "num_units", "the width of at least one hidden layer", num_units))
+    decays = _each(owner, "weight_decay", weight_decay, len(widths) + 1)
+    rates = _each(owner, "p", p, len(widths) + 1)
     ratios = [
         _precision_per_square_length(owner, decay, rate, num_data, loss_weight)
         for decay, rate in zip(decays, rates, strict=True)
@@ -94,32 +106,51 @@ def process_of_network(
     if precision is None:
         assert length_scale is not None
         precision = ratios[0] * _positive(owner, "length_scale", length_scale) ** 2
-    _positive(owner, "precision", precision)
-    first, second = (math.sqrt(precision / ratio) for ratio in ratios)
-    bias_std = 0.0
+    precision = _positive(owner, "precision", precision)
+    lengths = [math.sqrt(precision / ratio) for ratio in ratios]
+    biases = [0.0] * len(widths)
     if bias_decay != math.inf:
-        decay = decays[0] if bias_decay is None else bias_decay
-        ratio = _precision_per_square_length(owner, decay, 0.0, num_data, loss_weight)
-        bias_std = math.sqrt(ratio / precision)
-    kernel = NetworkKernel(
-        nonlinearity, length_scale=first, bias_std=bias_std, variance=num_units / second**2
+        own = decays[:-1] if bias_decay is None else [bias_decay] * len(widths)
+        of_biases = [_precision_per_square_length(owner, d, 0.0, num_data, loss_weight) for d in own]
+        biases = [math.sqrt(ratio / precision) for ratio in of_biases]
+    variances = [units / length**2 for units, length in zip(widths, lengths[1:], strict=True)]
+    deep = len(widths) > 1
+    with told_by(owner, "weight_decay", "precision", "num_data", "num_units", "p"):
+        kernel = NetworkKernel(
+            nonlinearity,
+            length_scale=lengths[0],
+            bias_std=tuple(biases) if deep else biases[0],
+            variance=tuple(variances) if deep else variances[0],
+            depth=len(widths),
+        )
+    if draw is None:
+        return GaussianProcess(kernel, precision)
+    return GaussianProcess(
+        kernel.given(num_units=tuple(widths), seed=whole_seed(owner, draw, "draw")), precision
     )
-    return GaussianProcess(kernel, precision)
+
+
+def _each(owner: str, argument: str, value: Any, layers: int) -> list[float]:
+    """One number for every layer."""
+    if not isinstance(value, Sequence):
+        return [value] * layers
+    given: list[Any] = list(value)
+    if isinstance(value, str) or len(given) != layers:
+        raise ValueError(must(owner, argument, f"one number, or one per layer ({layers})", value))
+    return given
 
 
 def _precision_per_square_length(
     owner: str, weight_decay: float, p: float, num_data: int, loss_weight: float
 ) -> float:
     """tau / l^2 = (1 - p) r / (2 N lambda)."""
-    if not 0 <= p < 1:
-        raise ValueError(must(owner, "p", "in [0, 1)", p))
-    _positive(owner, "weight_decay", weight_decay)
-    _positive(owner, "num_data", num_data)
-    _positive(owner, "loss_weight", loss_weight)
+    p = real_number(owner, "p", p, "in [0, 1), and below 1 in single precision", at_least=0, at_most=1 - 1e-7)
+    weight_decay = _positive(owner, "weight_decay", weight_decay)
+    num_data = whole_number(owner, "num_data", num_data, at_least=1)
+    loss_weight = _positive(owner, "loss_weight", loss_weight)
     return (1 - p) * loss_weight / (2 * num_data * weight_decay)
 
 
 def _positive(owner: str, argument: str, value: float) -> float:
-    if not 0 < value < float("inf"):
-        raise ValueError(must(owner, argument, "a positive number", value))
-    return value
+    want = "a positive number, from 1e-30 to 1e30"
+    return real_number(owner, argument, value, want, at_least=1e-30, at_most=1e30)

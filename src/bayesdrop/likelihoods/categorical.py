@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import math
 
-from bayesdrop.errors import must, must_be_finite, must_be_flag, must_be_tensor, whole_number
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.errors import must, must_be_finite, must_be_flag, must_be_tensor, real_number, whole_number
 from bayesdrop.likelihoods.base import ClassLikelihood
 
 __all__ = ["Categorical", "Multinomial", "SoftmaxLikelihood"]
@@ -72,9 +74,14 @@ class SoftmaxLikelihood(ClassLikelihood):
 
 
 class Categorical(SoftmaxLikelihood):
-    """y ~ Categorical(softmax(f)); -log p is the cross-entropy.
+    """y ~ Categorical(softmax(tau f)); -log p is the cross-entropy.
+
+    The precision tau is 1 unless it is given: the softmax of the outputs as they are. It is what the noise
+    precision is to a `Gaussian`: with the weights' prior held, a larger one lets the data count for more.
 
     Args:
+        precision: tau, above 0, or where it starts. 1 / tau is the temperature.
+        learn_precision: learn tau by gradient along with the weights.
         class_axis: the axis of the logits; None for axis 1 of outputs (N, K), (N, K, H, W) and
             (N, K, D, H, W), as in `torch.nn.functional.cross_entropy`. An output of three axes must be
             told: 1 for (N, K, L), -1 for the (N, L, K) of token classifiers and language models.
@@ -86,6 +93,7 @@ class Categorical(SoftmaxLikelihood):
     is counted is told by `counts`; the metrics leave out what does not count, in their means too.
 
     Shape: output (N, K, ...), or (N, ..., K) with class_axis=-1; y (N, ...) of integers -> (N, ...).
+    Reference: Gal & Ghahramani (2015), Eq. 5.
 
     >>> logits = torch.zeros(2, 5, 3)  # 2 sentences of 5 tokens, 3 tags
     >>> Categorical(class_axis=-1).log_prob(logits, torch.ones(2, 5, dtype=torch.long)).shape
@@ -93,18 +101,60 @@ class Categorical(SoftmaxLikelihood):
     >>> void = Categorical(ignore_index=255)
     >>> void.log_prob(torch.zeros(3, 2), torch.tensor([0, 1, 255]))
     tensor([-0.6931, -0.6931,  0.0000])
+    >>> Categorical(precision=0.5).log_prob(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))
+    tensor([-0.3133])
     """
 
-    def __init__(self, *, class_axis: int | None = None, ignore_index: int | None = None) -> None:
+    #: None where the precision is fixed at 1
+    log_precision: Tensor | None
+
+    def __init__(
+        self,
+        *,
+        precision: float = 1.0,
+        learn_precision: bool = False,
+        class_axis: int | None = None,
+        ignore_index: int | None = None,
+    ) -> None:
         super().__init__(class_axis=class_axis)
+        want = "a positive number, from 1e-30 to 1e30"
+        precision = real_number("Categorical", "precision", precision, want, at_least=1e-30, at_most=1e30)
+        must_be_flag("Categorical", learn_precision=learn_precision)
+        self.learn_precision = bool(learn_precision)
+        log_precision = torch.tensor(math.log(precision), dtype=torch.get_default_dtype())
+        if self.learn_precision:
+            self.log_precision = nn.Parameter(log_precision)
+        else:
+            # A precision of 1 to single precision is no state: files know it by its absence.
+            self.register_buffer("log_precision", None if abs(precision - 1) < 1e-6 else log_precision)
         if ignore_index is not None:
             ignore_index = whole_number("Categorical", "ignore_index", ignore_index)
         self.ignore_index = ignore_index
 
     def extra_repr(self) -> str:
-        """The axis and the void label, for `print`."""
+        """The precision, the axis and the void label, for `print`."""
+        learned = ", learn_precision=True" if self.learn_precision else ""
+        scale = "" if self.log_precision is None else f"precision={self.precision.item():.6g}{learned}"
         void = "" if self.ignore_index is None else f"ignore_index={self.ignore_index}"
-        return ", ".join(part for part in (super().extra_repr(), void) if part)
+        return ", ".join(part for part in (scale, super().extra_repr(), void) if part)
+
+    @property
+    def precision(self) -> Tensor:
+        """tau, what outputs are multiplied by."""
+        return torch.ones(()) if self.log_precision is None else self.log_precision.exp()
+
+    def class_log_probs(self, output: Tensor, *, leading: int = 0) -> Tensor:
+        """Log-softmax of tau times the output, classes on the last axis."""
+        if self.log_precision is None:
+            return super().class_log_probs(output, leading=leading)
+        must_be_tensor("Categorical", "output", output, floating=True)
+        return super().class_log_probs(output * self.precision.to(output.dtype), leading=leading)
+
+    def output_of(self, class_log_probs: Tensor) -> Tensor:
+        """The log-probabilities over tau."""
+        if self.log_precision is None:
+            return super().output_of(class_log_probs)
+        return super().output_of(class_log_probs / self.precision.to(class_log_probs.dtype))
 
     def counts(self, y: Tensor) -> Tensor:
         """Which labels count: all but the void ones. Shape as `y`."""

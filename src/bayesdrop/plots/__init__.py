@@ -9,6 +9,7 @@ from bayesdrop.plots.images import plot_image_grid, plot_images
 from bayesdrop.plots.outside import plot_roc, plot_score_histograms
 from bayesdrop.plots.parts import plot_uncertainty_parts
 from bayesdrop.plots.rates import plot_rates
+from bayesdrop.plots.relaxed import plot_relaxed_mask
 from bayesdrop.plots.residuals import plot_intervals, plot_residuals
 from bayesdrop.plots.segmentation import plot_segmentation
 from bayesdrop.plots.selective import plot_risk_coverage
@@ -29,6 +30,7 @@ __all__ = [
     "plot_intervals",
     "plot_points",
     "plot_rates",
+    "plot_relaxed_mask",
     "plot_reliability",
     "plot_residuals",
     "plot_risk_coverage",

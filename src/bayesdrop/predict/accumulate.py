@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from bayesdrop.functional import entropy
-from bayesdrop.likelihoods import Bernoulli, ClassLikelihood, Likelihood
+from bayesdrop.likelihoods import Bernoulli, ClassLikelihood, Likelihood, SoftmaxLikelihood
+from bayesdrop.predict.covariance import RunningCovariance, row_vectors
 
 __all__ = ["ClassStatistics", "DrawStatistics", "RunningLogMeanExp", "RunningMoments", "Statistics"]
 
@@ -125,6 +126,7 @@ class Statistics:
     draws_used: Tensor  #: (N,)
     classes: ClassStatistics | None
     log_prob: Tensor | None
+    covariance: Tensor | None = None  #: (N, D, D) of the draws' means, if it was asked for
 
     @staticmethod
     def concatenate(parts: list[Statistics]) -> Statistics:
@@ -133,6 +135,7 @@ class Statistics:
             return parts[0]
         classes = [part.classes for part in parts if part.classes is not None]
         scores = [part.log_prob for part in parts if part.log_prob is not None]
+        covariances = [part.covariance for part in parts if part.covariance is not None]
         return Statistics(
             mean=torch.cat([part.mean for part in parts]),
             epistemic=torch.cat([part.epistemic for part in parts]),
@@ -140,6 +143,7 @@ class Statistics:
             draws_used=torch.cat([part.draws_used for part in parts]),
             classes=ClassStatistics.concatenate(classes) if classes else None,
             log_prob=torch.cat(scores) if scores else None,
+            covariance=torch.cat(covariances) if covariances else None,
         )
 
 
@@ -149,14 +153,18 @@ class DrawStatistics:
     Args:
         likelihood: what outputs mean; None for moments of the raw outputs.
         targets: scored against every draw as it passes, if given.
+        covariance: gather the covariance between the outputs of a row, too.
     """
 
-    def __init__(self, likelihood: Likelihood | None, targets: Tensor | None = None) -> None:
+    def __init__(
+        self, likelihood: Likelihood | None, targets: Tensor | None = None, *, covariance: bool = False
+    ) -> None:
         self.likelihood = likelihood
         self.targets = targets
         self._moments = RunningMoments()
         self._variance = RunningMoments()
         self._entropy = RunningMoments()
+        self._covariance = RunningCovariance() if covariance else None
         self._votes: Tensor | None = None
         self._scores = RunningLogMeanExp()
         #: sum over rows of log p(y | f_t), a number a draw
@@ -174,12 +182,14 @@ class DrawStatistics:
         likelihood = self.likelihood
         if likelihood is None:
             self._moments.update_many(outputs)
+            self._update_covariance(outputs)
             return
         if isinstance(likelihood, ClassLikelihood):
             self._update_classes(likelihood, outputs)
         else:
             mean, variance = likelihood.moments(outputs)
             self._moments.update_many(mean)
+            self._update_covariance(mean)
             self._variance.update_many(variance)
         if self.targets is not None:
             scores = torch.stack([likelihood.log_prob(output, self.targets) for output in outputs])
@@ -190,12 +200,17 @@ class DrawStatistics:
         # Held with the classes last, and laid out as the outputs are when all is done.
         probs = likelihood.class_log_probs(outputs, leading=1).exp()
         self._moments.update_many(probs)
+        self._update_covariance(probs if isinstance(likelihood, SoftmaxLikelihood) else probs[..., 1])
         self._variance.update_many(probs * (1 - probs))
         self._entropy.update_many(entropy(probs))
         if self._votes is None:
             self._votes = torch.zeros_like(probs[0], dtype=torch.int32)
         for winner in probs.argmax(-1, keepdim=True):
             self._votes.scatter_add_(-1, winner, torch.ones_like(winner, dtype=torch.int32))
+
+    def _update_covariance(self, means: Tensor) -> None:
+        if self._covariance is not None:
+            self._covariance.update_many(row_vectors("predict", self.likelihood, means, leading=1))
 
     @property
     def count(self) -> int:
@@ -236,4 +251,5 @@ class DrawStatistics:
             draws_used=torch.full((epistemic.shape[0],), count),
             classes=classes,
             log_prob=self._scores.value.cpu() if self.targets is not None else None,
+            covariance=None if self._covariance is None else self._covariance.covariance.cpu(),
         )

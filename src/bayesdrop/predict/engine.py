@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.draws import PixelSource, Selection, Where
-from bayesdrop.errors import is_one_of, must, must_be_finite, told_by, whole_number
+from bayesdrop.errors import is_one_of, must, must_be_finite, must_be_flag, told_by, whole_number
 from bayesdrop.inputs import Inputs, is_batch, num_rows, take_rows
 from bayesdrop.likelihoods import Bernoulli, Categorical, Likelihood
 from bayesdrop.predict.accumulate import DrawStatistics, Statistics
@@ -55,6 +55,7 @@ def predict(
     output: Output | None = None,
     tiles: int | tuple[int, int] | None = None,
     overlap: int = 32,
+    covariance: bool = False,
     progress: bool = False,
 ) -> Prediction:
     """Predictive distribution of a model whose weights are random.
@@ -104,6 +105,8 @@ def predict(
             same function in all tiles; see the page on large images. None passes images whole.
         overlap: pixels that neighbouring tiles share. Maps are those of the whole image, to rounding, if
             this is at least the width of the model's receptive field.
+        covariance: gather the covariance between the outputs of a row while the draws go by, so that
+            `prediction.covariance` needs no kept draws.
         progress: show a bar (needs the extra "cli").
 
     Reference: Gal & Ghahramani (2016), Eqs 6 to 8.
@@ -117,6 +120,7 @@ def predict(
     _check_choices(seed, method, plan, tolerance, max_memory, keep_draws)
     check_output(output)
     targets = _checked_targets(targets, likelihood)
+    _check_covariance(covariance, method)
     tiling = _checked_tiling(tiles, overlap, method, tolerance, likelihood, targets)
     model = unwrapped(model)
     ranks = Ranks(share)
@@ -155,9 +159,9 @@ def predict(
     seen = mine if ranks.share == "rows" else 0
     total = None if batches.count is None or tiling is not None else batches.count * (last - first)
     with torch.no_grad(), progress_bar("predict", total, show=progress) as advance:
-        runner: _Whole | Stitcher = _Whole(sampler, placed, keeper, ranks, advance, tolerance)
+        runner: _Whole | Stitcher = _Whole(sampler, placed, keeper, ranks, advance, tolerance, covariance)
         if tiling is not None:
-            runner = Stitcher(tiling, sampler, source, placed, keeper, ranks, advance)
+            runner = Stitcher(tiling, sampler, source, placed, keeper, ranks, advance, covariance)
         for batch, rows, y in batches:
             scored += [] if y is None else [y.cpu()]
             keeper.start(last - first)
@@ -203,12 +207,13 @@ class _Whole:
     ranks: Ranks
     advance: Callable[[int, str], None]
     tolerance: float | None
+    covariance: bool
 
     def batch(
         self, batch: Inputs, rows: int, offset: int, y: Tensor | None
     ) -> tuple[Statistics, list[float]]:
         """The statistics of a batch, and of every draw the log-probability of all its targets."""
-        running = DrawStatistics(self.likelihood, y)
+        running = DrawStatistics(self.likelihood, y, covariance=self.covariance)
         for outputs in self.sampler.batch(batch, rows, offset):
             with nullcontext() if y is None else told_by("predict", "targets"):
                 running.update_many(outputs)
@@ -332,6 +337,13 @@ def _checked_tiling(
         hint = "Other likelihoods score an image as a whole, which no tile sees."
         raise ValueError(must("predict", "targets", "None with tiles, or labels of pixels", likelihood, hint))
     return Tiling(tiles, overlap)
+
+
+def _check_covariance(covariance: bool, method: str) -> None:
+    must_be_flag("predict", covariance=covariance)
+    if covariance and method == "moments":
+        hint = "Moments are propagated output by output: call it with method='draws'."
+        raise ValueError(must("predict", "covariance", "False for method='moments'", covariance, hint))
 
 
 def _check_choices(

@@ -31,6 +31,7 @@ from bayesdrop.likelihoods import (
 )
 from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob
 from bayesdrop.predict.accumulate import ClassStatistics, DrawStatistics, Statistics
+from bayesdrop.predict.covariance import draw_covariance
 from bayesdrop.predict.quantile import mixture_quantile
 
 __all__ = ["Prediction"]
@@ -72,6 +73,7 @@ class Prediction:
     _classes: ClassStatistics | None
     _draws: Tensor | None
     _scores: _Scores | None
+    _covariance: Tensor | None
 
     @classmethod
     def from_draws(
@@ -139,6 +141,7 @@ class Prediction:
             _classes=statistics.classes,
             _draws=draws,
             _scores=scores,
+            _covariance=statistics.covariance,
         )
 
     def __repr__(self) -> str:
@@ -180,6 +183,49 @@ class Prediction:
             return torch.full_like(self.mean, math.nan)
         others = (self.draws_used - 1).to(self.mean.dtype).reshape(-1, *[1] * (self.mean.dim() - 1))
         return (self.epistemic / others).sqrt()
+
+    @property
+    def epistemic_covariance(self) -> Tensor:
+        """(N, D, D) covariance between the outputs of a row of the draws' means; its diagonal is `epistemic`.
+
+            (1/T) sum_t m_t m_t' - m m',    m_t = E[y | f_t(x)],  m their mean
+
+        For classes that exclude each other (N, ..., K, K), as of `class_probs`. Gathered while draws go
+        by if `predict(..., covariance=True)`, and otherwise computed from draws that were kept.
+        """
+        if self._covariance is not None:
+            return self._covariance
+        if self.is_analytic:
+            raise ValueError(
+                "Prediction.epistemic_covariance: moments are propagated output by output; "
+                "call predict(..., method='draws', covariance=True)."
+            )
+        if self._draws is None:
+            raise ValueError(
+                "Prediction.epistemic_covariance: it was not gathered and the draws were not kept; "
+                "call predict(..., covariance=True)."
+            )
+        with torch.no_grad():
+            return draw_covariance("Prediction.epistemic_covariance", self.likelihood, self._draws)
+
+    @property
+    def covariance(self) -> Tensor:
+        """(N, D, D) covariance between the outputs of a row, whose diagonal is `variance`.
+
+            Cov[y] = Cov_t E[y | f_t(x)] + (1/T) sum_t Cov[y | f_t(x)]
+
+        Given a function, the outputs of a row are independent: the second part is `aleatoric` on the
+        diagonal, and noise_std^2 I of a `Gaussian`. The label of K classes that exclude each other, one-hot,
+        has the covariance diag(p) - p p' of the averaged probabilities, (N, ..., K, K), whatever the draws.
+
+        Reference: Gal & Ghahramani (2016), section 4, the predictive variance.
+        """
+        if isinstance(self.likelihood, SoftmaxLikelihood):
+            probs = self.class_probs
+            total = torch.diag_embed(probs) - probs.unsqueeze(-1) * probs.unsqueeze(-2)
+            return total if self.num_draws > 1 else torch.full_like(total, math.nan)
+        noise = self.aleatoric if self.aleatoric.dim() > 1 else self.aleatoric.unsqueeze(-1)
+        return self.epistemic_covariance + torch.diag_embed(noise)
 
     @property
     def draws(self) -> Tensor:
@@ -270,20 +316,34 @@ class Prediction:
         lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return lower, upper
 
-    def sample(self, n: int, seed: int = 0) -> Tensor:
+    def sample(self, n: int, seed: int = 0, *, joint: bool | None = None) -> Tensor:
         """Draws of y: a function at random, then its noise. Shape (n, N, D), or labels (n, N, ...).
 
         Args:
             n: how many.
             seed: of the choice of functions and of the noise.
+            joint: True: `sample(n)[i]` is one function at all rows together, with noise of its own at every
+                row, so that what is unknown of the function is shared by the rows. False: every row
+                chooses its function for itself, so that rows are independent; each row alone is the
+                same. None: jointly where the draws are functions.
         """
         n = whole_number("Prediction.sample", "n", n, at_least=1)
+        if joint is not None:
+            must_be_flag("Prediction.sample", joint=joint)
+        if joint and (self.is_analytic or not self.shared):
+            hint = "It needs functions: call predict(..., draws='shared', method='draws')."
+            raise ValueError(must("Prediction.sample", "joint", "False or None for these draws", joint, hint))
         generator = torch.Generator().manual_seed(whole_seed("Prediction.sample", seed))
         if self.is_analytic:
             normal = torch.randn((n, *self.mean.shape), generator=generator, dtype=self.mean.dtype)
             return self.mean + self.std * normal
         draws = self._kept("sample")
-        chosen = draws[torch.randint(draws.shape[0], (n,), generator=generator)]
+        if joint is False:
+            rows = draws.shape[1]
+            which = torch.randint(draws.shape[0], (n, rows), generator=generator)
+            chosen = draws[which, torch.arange(rows)]
+        else:
+            chosen = draws[torch.randint(draws.shape[0], (n,), generator=generator)]
         if self.likelihood is None:
             return chosen
         with torch.no_grad():

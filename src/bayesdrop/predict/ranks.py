@@ -51,11 +51,12 @@ class Ranks:
 
     def merge_draws(self, running: DrawStatistics) -> None:
         """Add up what every process has seen of its draws, in the order of the draws."""
-        merged = DrawStatistics(running.likelihood, running.targets)
+        asked = running._covariance is not None
+        merged = DrawStatistics(running.likelihood, running.targets, covariance=asked)
         counts = [int(count) for count in self.gather(torch.tensor([running.count]))]
-        for name in ("_moments", "_variance", "_entropy"):
+        for name in ("_moments", "_variance", "_entropy", "_covariance"):
             own = getattr(running, name)
-            if own.count == 0:
+            if own is None or own.count == 0:
                 continue
             means, deviations = self._gather_whole(own.mean), self._gather_whole(own.deviation)
             for count, mean, deviation in zip(counts, means, deviations, strict=True):
@@ -92,4 +93,5 @@ class Ranks:
                 None if classes.complement is None else rows(classes.complement),
             ),
             log_prob=None if statistics.log_prob is None else rows(statistics.log_prob),
+            covariance=None if statistics.covariance is None else rows(statistics.covariance),
         )

@@ -36,6 +36,7 @@ class Stitcher:
         keeper: of the draws themselves.
         ranks: who else has draws of this prediction.
         advance: told of every stack of draws.
+        covariance: gather the covariance between the classes of a pixel, too.
     """
 
     tiling: Tiling
@@ -45,6 +46,7 @@ class Stitcher:
     keeper: Keeper
     ranks: Ranks
     advance: Callable[[int, str], None]
+    covariance: bool
 
     def batch(
         self, batch: Inputs, rows: int, offset: int, y: Tensor | None
@@ -76,7 +78,7 @@ class Stitcher:
     ) -> tuple[DrawStatistics, _Axes]:
         """All draws of one tile, and the axes of its pixels."""
         self.source.window = tile.window
-        running = DrawStatistics(self.likelihood, tile.targets(y))
+        running = DrawStatistics(self.likelihood, tile.targets(y), covariance=self.covariance)
         axes: _Axes = (-2, -1)
         for outputs in self.sampler.batch(tile.seen(batch), rows, offset):
             shape = tuple(outputs.shape[1:])
@@ -120,6 +122,9 @@ class _Canvas:
             self._add(tile, name, getattr(statistics, name), axes)
         if statistics.log_prob is not None:
             self._add(tile, "log_prob", statistics.log_prob, of_labels)
+        if statistics.covariance is not None:
+            # (N, H, W, K, K): only classes have covariances in maps
+            self._add(tile, "covariance", statistics.covariance, (1, 2))
         classes = statistics.classes
         if classes is not None:
             self._add(tile, "expected_entropy", classes.expected_entropy, of_labels)
@@ -167,4 +172,5 @@ class _Canvas:
             draws_used=self._used,
             classes=classes,
             log_prob=maps.get("log_prob"),
+            covariance=maps.get("covariance"),
         )
