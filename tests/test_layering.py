@@ -27,6 +27,7 @@ ROWS = {
     "models": 4,
     "data": 4,
     "envs": 4,
+    "vae": 4,
     "objectives": 3,
     "predict": 3,
     "storage": 3,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bayesdrop import recommend as recommend
     from bayesdrop import stacked as stacked
     from bayesdrop import tables as tables
+    from bayesdrop import vae as vae
     from bayesdrop.public import *  # noqa: F403  (its `__all__` is the list)
 
 #: functions that have the name of the package they live in
@@ -40,6 +41,7 @@ _ON_DEMAND = {
     "recommend": "recommend",
     "stacked": None,
     "tables": "tables",
+    "vae": None,
 }
 
 
