@@ -10,10 +10,11 @@ import pytest
 ROWS = {
     "cli": 7,
     "__main__": 7,
-    "public": 5,
+    "public": 6,
     "experiments": 6,
     "demo": 6,
     "tables": 6,
+    "cascade": 5,
     "control": 5,
     "estimators": 5,
     "recommend": 5,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from bayesdrop import vae as vae
     from bayesdrop.public import *  # noqa: F403  (its `__all__` is the list)
 
-#: functions that have the name of the package they live in
-_FUNCTIONS = frozenset({"audit", "fit", "predict"})
+#: functions that have the name of the module or package they live in
+_FUNCTIONS = frozenset({"audit", "cascade", "fit", "predict"})
 #: packages that are imported when they are asked for, as `bayesdrop.plots`, and the extra that each needs
 _ON_DEMAND = {
     "acquire": None,

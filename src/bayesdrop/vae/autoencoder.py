@@ -13,17 +13,18 @@ from torch import Tensor, nn
 from bayesdrop.draws import evaluating
 from bayesdrop.errors import (
     must,
+    must_be_finite,
     must_be_flag,
     must_be_module,
     must_be_tensor,
-    real_number,
+    told_by,
     whole_number,
     whole_seed,
 )
 from bayesdrop.functional.arm import Estimator, check_passes
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.objectives import arm_loss
-from bayesdrop.vae.bound import BoundTerms
+from bayesdrop.vae.bound import BoundTerms, checked_beta
 from bayesdrop.vae.flow import IAF
 from bayesdrop.vae.gaussian import drawn_code, log_density, standard_kl
 from bayesdrop.vae.priors import Prior, StandardNormal
@@ -76,6 +77,7 @@ class VAE(nn.Module):
 
     Reference: Kingma & Welling (2014); Boluki et al. (2020), Eq. 4.
 
+    >>> from bayesdrop import Gaussian
     >>> model = VAE(nn.Linear(6, 4), nn.Linear(2, 6), likelihood=Gaussian(0.5), latent=2)
     >>> model.bound(torch.zeros(5, 6)).loss.shape
     torch.Size([])
@@ -94,8 +96,10 @@ class VAE(nn.Module):
     ) -> None:
         super().__init__()
         owner = type(self).__name__
-        must_be_module(owner, "encoder", encoder)
-        must_be_module(owner, "decoder", decoder)
+        for name, part in (("encoder", encoder), ("decoder", decoder)):
+            must_be_module(owner, name, part)
+            if isinstance(part, Likelihood):
+                raise TypeError(must(owner, name, "a network", part))
         if not isinstance(likelihood, Likelihood):
             raise TypeError(must(owner, "likelihood", "a Likelihood, as Bernoulli()", likelihood))
         latent = whole_number(owner, "latent", latent, at_least=1)
@@ -127,7 +131,7 @@ class VAE(nn.Module):
         In `train()` mode, `loss.backward()` gives all gradients. Noise of the encoder is that of the mode.
         """
         target = self._checked(x, target)
-        beta = real_number(type(self).__name__, "beta", beta, "a number of at least 0", at_least=0)
+        beta = checked_beta(type(self).__name__, beta)
         noise = self._normal((*self._draws_shape(), len(x), self.latent))
         terms: list[tuple[Tensor, Tensor]] = []
 
@@ -190,7 +194,8 @@ class VAE(nn.Module):
         count = len(z)
         output = self.decoder(z.flatten(0, 1))
         many = target.expand(count, *target.shape).flatten(0, 1) if count > 1 else target
-        found: Tensor = self.likelihood.log_prob(output, many)
+        with told_by(type(self).__name__, "decoder", "target"):
+            found: Tensor = self.likelihood.log_prob(output, many)
         if found.dim() > 1:
             found = found.flatten(1).sum(1)
         return found.view(count, -1)
@@ -350,6 +355,7 @@ class VAE(nn.Module):
         must_be_tensor(owner, "x", x)
         if x.dim() < 2 or not x.numel():
             raise ValueError(must(owner, "x", "(N, ...) with at least one row", tuple(x.shape)))
+        must_be_finite(owner, "x", x)
         if target is None:
             return x
         must_be_tensor(owner, "target", target)

@@ -11,7 +11,12 @@ from bayesdrop.errors import must, real_number
 if TYPE_CHECKING:
     from bayesdrop.vae.autoencoder import VAE
 
-__all__ = ["BoundTerms", "NegativeBound"]
+__all__ = ["BoundTerms", "NegativeBound", "checked_beta"]
+
+
+def checked_beta(owner: str, beta: float) -> float:
+    """The weight of the divergence, of which the product is finite in single precision."""
+    return real_number(owner, "beta", beta, "a number from 0 to 1e15", at_least=0, at_most=1e15)
 
 
 class BoundTerms(NamedTuple):
@@ -46,7 +51,7 @@ class NegativeBound(nn.Module):
 
     def __init__(self, beta: float = 1.0) -> None:
         super().__init__()
-        self.beta = real_number("NegativeBound", "beta", beta, "a number of at least 0", at_least=0)
+        self.beta = checked_beta("NegativeBound", beta)
 
     def forward(self, model: VAE, x: Tensor, y: Tensor) -> BoundTerms:
         """The terms for one batch."""

@@ -157,6 +157,14 @@ class SIVAE(VAE):
         found = mixture_log_density(z.unsqueeze(0), mean, log_variance)[0]
         return found - 0.5 * self.latent * math.log(2 * math.pi)
 
+    def _checked(self, x: Tensor, target: Tensor | None) -> Tensor:
+        goal = super()._checked(x, target)
+        noise = self._input_noise[0]
+        if noise is not None and x[0].numel() != noise.num_units:
+            want = f"(N, ...) with {noise.num_units} numbers a row"
+            raise ValueError(must("SIVAE", "x", want, tuple(x.shape)))
+        return goal
+
     def _draws_shape(self) -> tuple[int, ...]:
         return (self.num_masks,)
 
