@@ -252,8 +252,8 @@ def _claims(
 def draw(outcome: Outcome) -> Any:
     """Images and reconstructions, learned rates, and log p(x) with its bound."""
     arrays = outcome.arrays
-    figure = new_figure(10.5, 6.2)
-    grid = figure.add_gridspec(2, 4, width_ratios=[2.6, 1, 1, 1.15], height_ratios=[1, 1.5])
+    figure = new_figure(11.5, 5.2)
+    grid = figure.add_gridspec(2, 5, width_ratios=[3.4, 1, 1, 1, 0.08])
     ax = figure.add_subplot(grid[:, 0])
     lines = [np.asarray(arrays["images"]), *(np.asarray(arrays[f"reconstructed {m}"]) for m in METHODS)]
     sheet = np.concatenate([np.concatenate(list(line), axis=1) for line in lines], axis=0)
@@ -268,8 +268,7 @@ def draw(outcome: Outcome) -> Any:
         panel.set_title(method.replace("SIVAE, ", "rates, "))
         panel.set_xticks([])
         panel.set_yticks([])
-        if place == 2:
-            figure.colorbar(shade, ax=panel, fraction=0.046, pad=0.04)
+    figure.colorbar(shade, cax=figure.add_subplot(grid[0, 4]))
     ax = figure.add_subplot(grid[1, 1:])
     for place, method in enumerate(METHODS):
         likelihood = np.asarray(arrays[f"likelihood {method}"], dtype=float)
@@ -283,6 +282,6 @@ def draw(outcome: Outcome) -> Any:
     ax.invert_yaxis()
     ax.set_xlabel("nats an image, each seed (higher is better)")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, loc="lower left")
     figure.suptitle("Autoencoders of binarised MNIST")
     return figure
