@@ -210,7 +210,7 @@ class Cascade:
                 raise
         # One function: a prediction of a single draw.
         rows, size = num_rows(x, "cascade"), self.batch_size
-        places = torch.arange(rows).split(size or rows)
+        places = torch.split(torch.arange(rows), size or rows)
         with torch.no_grad(), evaluating(model):
             output = torch.cat([call(model, take_rows(x, place)) for place in places])
         return Prediction.from_draws(output.unsqueeze(0), self.likelihood)

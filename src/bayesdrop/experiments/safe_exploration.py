@@ -225,7 +225,8 @@ def draw(outcome: Outcome) -> Any:
     figure = new_figure(11, 4)
     axes = figure.subplots(1, 3, width_ratios=[1.5, 0.8, 1.1])
     ground = axes[0]
-    ground.axhspan(_LOW[1], _HIGH[1], color="0.92", label="data")
+    ground.axhspan(_LOW[1], _HIGH[1], color="0.92")
+    ground.annotate("data", (0.02, _LOW[1]), xycoords=("axes fraction", "data"), va="bottom")
     ground.axhline(EDGE, color="k", linewidth=1)
     ground.annotate("edge", (0.02, EDGE), xycoords=("axes fraction", "data"), va="bottom")
     cautions = [float(one) for one in arrays["cautions"]]
