@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise, product
 
 import pytest
@@ -166,6 +167,17 @@ def test_rows_of_any_shape_and_noise_of_ones_own() -> None:
     assert own.input_rates is None
     assert inner[1].logit_p.grad is not None
     assert float(inner[1].logit_p.grad.abs().max()) > 0
+
+
+def test_a_copy_has_rates_of_its_own_and_files_keep_them() -> None:
+    model, other = _model(), copy.deepcopy(_model())
+    with torch.no_grad():
+        next(other.noisy_encoder[0].noise.rate_parameters()).fill_(2.0)  # type: ignore[index, union-attr, operator]
+    assert model.input_rates is not None
+    assert other.input_rates is not None
+    assert float(other.input_rates.min()) > 0.8 > float(model.input_rates.max())
+    model.load_state_dict(other.state_dict())
+    torch.testing.assert_close(model.input_rates, other.input_rates)
 
 
 def test_masks_are_drawn_in_evaluation_and_by_the_seed() -> None:

@@ -126,6 +126,7 @@ class SIVAE(VAE):
         self.num_masks = num_masks
         # One module, so that one draw holds the noise of both parts.
         self.noisy_encoder = encoder if noise is None else nn.Sequential(InputNoise(noise), encoder)
+        # In a tuple, it is no second part of the model.
         self._input_noise = (noise,)
 
     @property
