@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from bayesdrop import recommend as recommend
     from bayesdrop import stacked as stacked
     from bayesdrop import tables as tables
+    from bayesdrop import vae as vae
     from bayesdrop.public import *  # noqa: F403  (its `__all__` is the list)
 
-#: functions that have the name of the package they live in
-_FUNCTIONS = frozenset({"audit", "fit", "predict"})
+#: functions that have the name of the module or package they live in
+_FUNCTIONS = frozenset({"audit", "cascade", "fit", "predict"})
 #: packages that are imported when they are asked for, as `bayesdrop.plots`, and the extra that each needs
 _ON_DEMAND = {
     "acquire": None,
@@ -40,6 +41,7 @@ _ON_DEMAND = {
     "recommend": "recommend",
     "stacked": None,
     "tables": "tables",
+    "vae": None,
 }
 
 

@@ -2,6 +2,7 @@
 
 from bayesdrop import functional, layers, likelihoods, metrics, models, objectives
 from bayesdrop.audit import Audit, audit
+from bayesdrop.cascade import Cascade, Cascaded, cascade
 from bayesdrop.draws import FunctionDraw
 from bayesdrop.errors import Diverged, NoRandomness
 from bayesdrop.fit import History, RandomCrop, RandomFlip, fit
@@ -46,6 +47,8 @@ __all__ = [
     "Audit",
     "Bernoulli",
     "BernoulliDropout",
+    "Cascade",
+    "Cascaded",
     "Categorical",
     "ConcreteDropout",
     "Diverged",
@@ -75,6 +78,7 @@ __all__ = [
     "__version__",
     "arm_loss",
     "audit",
+    "cascade",
     "convert",
     "fit",
     "functional",

@@ -781,6 +781,86 @@ def _acquisition() -> Iterator[Call]:
     )
 
 
+def _cascades() -> Iterator[Call]:
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 2))
+    rows = torch.linspace(-1, 1, 12).reshape(4, 3)
+    good = {"weak": net, "strong": nn.Linear(3, 2), "share": 0.5, "likelihood": bd.Categorical()}
+    scores = ("entropy", "expected_entropy", "mutual_information", "variation_ratio", "max_prob", None)
+    yield Call(
+        "cascade|predict",
+        lambda **options: bd.cascade(**options)(rows).mean,
+        lambda: {**good, "num_draws": 3},
+        {
+            "weak": nothing,
+            "strong": nothing,
+            "share": real(0, 1 + 1e-12),
+            "threshold": lambda v: v is None,
+            "score": choice(*scores),
+            "likelihood": lambda v: v is None or isinstance(v, bd.Likelihood),
+            "num_draws": whole(2, 1000),
+            "strong_draws": whole(1, 1000, none=True),
+            "seed": seed,
+            "batch_size": whole(1, none=True),
+        },
+    )
+    both = bd.cascade(**good, num_draws=3)  # type: ignore[arg-type]
+    yield Call(
+        "Cascade.with_threshold",
+        lambda **options: both.with_threshold(rows, **options).threshold,
+        lambda: {"y": torch.tensor([0, 1, 0, 1]), "cost": 0.1},
+        {"y": nothing, "cost": real(0, none=True)},
+        infinite=True,
+    )
+
+
+def _autoencoders() -> Iterator[Call]:
+    v = bd.vae
+    rows = torch.linspace(-1, 1, 12).reshape(4, 3)
+    good = {"encoder": nn.Linear(3, 4), "decoder": nn.Linear(2, 3), "latent": 2}
+
+    def built(cls: Any) -> Callable[..., Any]:
+        return lambda **options: cls(likelihood=bd.Gaussian(0.5), **options).bound(rows).loss
+
+    common: dict[str, Kind] = {
+        "encoder": nothing,
+        "decoder": nothing,
+        "latent": choice(2),
+        "prior": lambda value: value is None,
+        "estimator": choice("disarm", "arm", "loo", "reinforce"),
+    }
+    yield Call("VAE", built(v.VAE), lambda: dict(good), common | {"flow": lambda value: value is None})
+    yield Call(
+        "SIVAE",
+        built(v.SIVAE),
+        lambda: {**good, "num_inputs": 3},
+        common
+        | {
+            "num_inputs": whole(3, 4),
+            "num_masks": whole(1, 100),
+            "noise": choice("learnable", "concrete", "gaussian", "fixed", None),
+            "p": inner_rate,
+            "temperature": positive,
+        },
+    )
+    model = v.SIVAE(**good, num_inputs=3, likelihood=bd.Gaussian(0.5))  # type: ignore[arg-type]
+    for name, count_name in (("log_likelihood", "num_importance"), ("lower_bound", "num_samples")):
+        yield Call(
+            f"SIVAE.{name}|SIVAE",
+            getattr(model, name),
+            lambda count_name=count_name: {"x": rows, count_name: 2},
+            {"x": nothing, "target": lambda value: value is None, count_name: whole(1, 100), "seed": seed},
+        )
+    yield Call(
+        "SIVAE.sample", model.sample, lambda: {"num_rows": 2}, {"num_rows": whole(1, 1000), "seed": seed}
+    )
+    yield Call("SIVAE", model.bound, lambda: {"x": rows}, {"x": nothing, "beta": real(0, 1e16)})
+    yield Call("NegativeBound", v.NegativeBound, dict, {"beta": real(0, 1e16)})
+    yield Call("IAF", v.IAF, lambda: {"latent": 2}, {"latent": whole(1, 200), "num_steps": whole(1, 101)})
+    yield Call(
+        "VampPrior", v.VampPrior, lambda: {"inputs": rows}, {"inputs": anything, "low": real(none=True)}
+    )
+
+
 def _linear_models() -> Iterator[Call]:
     lin = bd.linear
     criteria = ("evidence", "marginal", "cv")
@@ -1056,6 +1136,8 @@ def calls() -> tuple[Call, ...]:
         _metrics,
         _calibrators,
         _acquisition,
+        _cascades,
+        _autoencoders,
         _linear_models,
         _networks,
         _files,

@@ -19,6 +19,7 @@ from bayesdrop.control import (
     PolicyStack,
     StateFeatures,
     Transitions,
+    cautious,
     fit_dynamics,
     imitate,
     maximise,
@@ -323,3 +324,37 @@ def test_mpc_goes_where_the_reward_is(point: DynamicsModel, particles: int) -> N
 def test_bad_input_is_refused(point: DynamicsModel, make: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         make(point)
+
+
+def test_caution_is_the_mean_less_the_spread_over_functions() -> None:
+    returns = torch.randn(6, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(cautious(returns, 0.0), returns.mean(0))
+    spread = ((returns - returns.mean(0)).square().sum(0) / 5).sqrt()
+    torch.testing.assert_close(cautious(returns, 1.5), returns.mean(0) - 1.5 * spread)
+
+
+def test_a_cautious_planner_does_not_gamble_on_what_it_does_not_know() -> None:
+    """s' - s = 2 a z / (1 - p) for a > 0, with a mask z that keeps half the time: as much spread as mean."""
+    model = DynamicsModel(1, 1, hidden=(1,), dropout="fixed", p=0.5, input_p=0.0, activation=nn.ReLU)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        weights = [parameter for parameter in model.parameters() if parameter.dim() == 2]
+        weights[0][0, 1] = 1.0
+        weights[1][0, 0] = 2.0
+    found = {}
+    for caution in (0.0, 3.0):
+        control = MPC(
+            model, lambda s: s[..., 0], horizon=1, limit=1.0, particles=20, std=1.0, caution=caution
+        )
+        found[caution] = float(control.act(torch.zeros(1)))
+    assert found[0.0] > 0.95
+    assert found[3.0] < 0.05
+
+
+def test_caution_needs_several_functions() -> None:
+    model = DynamicsModel(1, 1, hidden=(4,))
+    with pytest.raises(ValueError, match="`particles` must be at least 2 with caution"):
+        MPC(model, lambda s: s[..., 0], horizon=1, limit=1.0, particles=1, caution=1.0)
+    with pytest.raises(ValueError, match="`caution` must be a number of at least 0"):
+        MPC(model, lambda s: s[..., 0], horizon=1, limit=1.0, caution=-1.0)

@@ -14,8 +14,6 @@ from bayesdrop.recommend import IAFVAE, SIVAE, MultDAE, MultVAE, VampVAE
 from bayesdrop.recommend.autoencoder import Autoencoder
 from bayesdrop.recommend.histories import Bag, Candidates, ItemBag, choice_nll
 from bayesdrop.recommend.masks import ConcreteChoices, FixedChoices, GaussianChoices, LearnableChoices, Mask
-from bayesdrop.recommend.sivae import _divergence
-from bayesdrop.recommend.vae import gaussian_kl
 
 
 def histories(users: int = 6, items: int = 9, seed: int = 0) -> csr_array:
@@ -92,27 +90,6 @@ def test_learned_rates_have_the_gradient_of_the_expected_loss() -> None:
     assert bool(((estimates.mean(0) - exact).abs() < 4.5 * error + 1e-9).all())
     assert float(exact.abs().min()) == 0  # the item that was not chosen
     assert float(exact.abs().max()) > 10 * float(error.max())
-
-
-def test_one_mask_is_the_sampled_divergence_of_a_vae() -> None:
-    mean, log_variance = torch.randn(1, 3, 4), torch.randn(1, 3, 4)
-    source = torch.Generator().manual_seed(0)
-    noise = torch.randn(20_000, 3, 4, generator=source)
-    z = mean + (0.5 * log_variance).exp() * noise
-    sampled = torch.stack([_divergence(one.unsqueeze(0), mean, log_variance) for one in z[:4000]])
-    error = sampled.std(0) / 4000**0.5
-    assert bool(((sampled.mean(0) - gaussian_kl(mean[0], log_variance[0])).abs() < 4.5 * error).all())
-
-
-def test_several_masks_are_judged_by_their_mixture() -> None:
-    z, mean, log_variance = (torch.randn(3, 2, 4, dtype=torch.float64) for _ in range(3))
-    parts = torch.distributions.Normal(mean, (0.5 * log_variance).exp())
-    total = torch.zeros(2, dtype=torch.float64)
-    for one in z:
-        log_h = torch.logsumexp(parts.log_prob(one).sum(-1), 0) - np.log(3)
-        prior = torch.distributions.Normal(0.0, 1.0).log_prob(one).sum(-1)
-        total += (log_h - prior) / 3
-    torch.testing.assert_close(_divergence(z, mean, log_variance), total, rtol=1e-5, atol=1e-5)
 
 
 def test_the_two_passes_of_a_step_share_all_noise_but_the_masks() -> None:

@@ -24,7 +24,7 @@ from bayesdrop.control.policies import MLPPolicy, RBFPolicy  # noqa: E402
 from bayesdrop.control.policy_search import Found, PolicySearch  # noqa: E402
 from bayesdrop.control.policy_stack import PolicyStack  # noqa: E402
 from bayesdrop.control.replay import Batch, Replay  # noqa: E402
-from bayesdrop.control.rollout import Rollout, Simulator, moment_matched, rollout  # noqa: E402
+from bayesdrop.control.rollout import Rollout, Simulator, cautious, moment_matched, rollout  # noqa: E402
 from bayesdrop.control.schedules import LinearDecay  # noqa: E402
 from bayesdrop.control.settings import EpsilonGreedy, Greedy, QLearning, Thompson  # noqa: E402
 from bayesdrop.control.training import train  # noqa: E402
@@ -82,6 +82,7 @@ __all__ = [
     "UniformBandit",
     "WheelBandit",
     "cart_pole_reward",
+    "cautious",
     "fit_dynamics",
     "imitate",
     "maximise",

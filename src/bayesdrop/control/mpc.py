@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bayesdrop.control.cross_entropy import maximise
 from bayesdrop.control.dynamics import DynamicsModel
-from bayesdrop.control.rollout import Reward, Simulator
+from bayesdrop.control.rollout import Reward, Simulator, cautious
 from bayesdrop.errors import must, must_be_finite, real_number, whole_number
 
 __all__ = ["MPC"]
@@ -20,7 +20,9 @@ class MPC:
     """Model-predictive control by the cross-entropy method: no policy is learned.
 
     Every plan is played in `particles` functions of the model, each held over the horizon, and is judged by
-    the mean of its returns. The plan of the step before, moved on by one, is where the next search starts.
+    the mean of its returns, less `caution` times their standard deviation over the functions: what the model
+    does not know then counts against a plan, and states of which there are no data are kept away from. The
+    plan of the step before, moved on by one, is where the next search starts.
 
     Attributes:
         model: trained.
@@ -35,9 +37,11 @@ class MPC:
         restarts: searches of the first step, of which the best is kept.
         std: of the first plans.
         smooth: steps over which the actions of a plan vary together; see `maximise`.
+        caution: kappa, at least 0; above it needs two particles.
         seed: of plans and functions.
 
-    Reference: Chua et al. (2018), whose ensembles are draws here.
+    Reference: Chua et al. (2018), whose ensembles are draws here. Safe exploration is a use that Gal, Hron &
+    Kendall (2017) name.
     """
 
     model: DynamicsModel
@@ -52,6 +56,7 @@ class MPC:
     restarts: int = 3
     std: float = 7.0
     smooth: float = 1.0
+    caution: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -62,6 +67,9 @@ class MPC:
         whole_number("MPC", "particles", self.particles, at_least=0)
         for name in ("limit", "std"):
             real_number("MPC", name, getattr(self, name), "a positive number", above=0)
+        real_number("MPC", "caution", self.caution, "a number of at least 0", at_least=0)
+        if self.caution > 0 and self.particles < 2:
+            raise ValueError(must("MPC", "particles", "at least 2 with caution", self.particles))
         real_number("MPC", "smooth", self.smooth, "a number of steps, 0 or more", at_least=0)
         self.reset(self.seed)
 
@@ -114,7 +122,7 @@ class MPC:
             # Group k, the plans once more, is played in function k.
             every = flat.repeat(particles, 1, 1)
             returns = self._simulator.play(state, every, self.reward)
-            return returns.reshape(particles, *plans.shape[:2]).mean(0)
+            return cautious(returns.reshape(particles, *plans.shape[:2]), self.caution)
 
         best = maximise(
             score,

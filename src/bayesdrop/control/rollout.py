@@ -21,7 +21,7 @@ from bayesdrop.errors import (
     whole_seed,
 )
 
-__all__ = ["MomentMatching", "Reward", "Rollout", "Simulator", "moment_matched", "rollout"]
+__all__ = ["MomentMatching", "Reward", "Rollout", "Simulator", "cautious", "moment_matched", "rollout"]
 
 Policy = Callable[[Tensor], Tensor]
 Reward = Callable[[Tensor], Tensor]
@@ -43,6 +43,24 @@ class Rollout:
     def returns(self, reward: Reward) -> Tensor:
         """The sum over the steps of the reward of the state after each. Shape (P,)."""
         return reward(self.states[1:]).sum(0)
+
+
+def cautious(returns: Tensor, caution: float) -> Tensor:
+    """The mean over functions of returns, less `caution` times their standard deviation.
+
+        mean_k R_k - kappa sqrt( sum_k (R_k - mean)^2 / (K - 1) )
+
+    Args:
+        returns: (K, ...) in K functions of a model.
+        caution: kappa; 0 for the mean alone.
+
+    Shape: (...).
+
+    >>> cautious(torch.tensor([[1.0, 5.0], [3.0, 5.0]]), 0.5)
+    tensor([1.2929, 5.0000])
+    """
+    mean = returns.mean(0)
+    return mean - caution * returns.std(0) if caution else mean
 
 
 def moment_matched(particles: Tensor, normal: Tensor, kind: MomentMatching = "diagonal") -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop import metrics
+from bayesdrop.cascade import passed_on
 from bayesdrop.experiments.row import Claim, Outcome, Row
 from bayesdrop.metrics.scores import ClassScore
 from bayesdrop.plots import new_figure
@@ -89,9 +90,7 @@ def compared(
 
 def _accuracy(score: Tensor, share: float, weak_right: Tensor, strong_right: Tensor) -> float:
     """Per cent right when the least sure `share` of images is decided by the strong model."""
-    number = round(share * len(score))
-    passed = torch.zeros(len(score), dtype=torch.bool)
-    passed[score.argsort(descending=True, stable=True)[:number]] = True
+    passed = passed_on(score, share)
     return 100 * float(torch.where(passed, strong_right, weak_right).double().mean())
 
 

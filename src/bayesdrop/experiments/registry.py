@@ -45,7 +45,9 @@ EXPERIMENTS: dict[str, str] = {
     "herlau2022-simulation": "bayesdrop.experiments.herlau2022_simulation",
     "ood-images": "bayesdrop.experiments.ood_images",
     "recommend-uncertainty": "bayesdrop.experiments.recommend_uncertainty",
+    "safe-exploration": "bayesdrop.experiments.safe_exploration",
     "thompson-bandits": "bayesdrop.experiments.thompson_bandits",
+    "vae-mnist": "bayesdrop.experiments.vae_mnist",
     "which-dropout": "bayesdrop.experiments.which_dropout",
 }
 

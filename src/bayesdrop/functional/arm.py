@@ -32,6 +32,7 @@ __all__ = [
     "UsedMask",
     "apply_learned",
     "check_passes",
+    "disarm_slope",
     "is_antithetic",
     "rate_gradient",
 ]
@@ -93,6 +94,17 @@ def rate_gradient(
     return _FORMULAS[estimator](losses, used, p, 1 - p if inverted else torch.ones_like(p))
 
 
+def disarm_slope(change: Tensor, p: Tensor) -> Tensor:
+    """DisARM's estimate of d E[loss] / d logit p, from (f(b) - f(b')) (b - b') of a pair of mirrored masks.
+
+    Args:
+        change: that product, for one mask, or summed over those that share a rate.
+        p: chance of dropping.
+    """
+    # sigmoid(|a|) is the larger of p and 1 - p; the sign turns d / da into d / dlogit p.
+    return change * torch.maximum(p, 1 - p) * -0.5
+
+
 def _contract(weights: Tensor, values: Tensor, p: Tensor) -> Tensor:
     """sum_i weights_i values_i, then over all positions that share a rate."""
     flat = values.flatten(1) if values.dim() > 1 else values.unsqueeze(0)
@@ -106,8 +118,7 @@ def _contract(weights: Tensor, values: Tensor, p: Tensor) -> Tensor:
 def _disarm(losses: Sequence[Tensor], used: Sequence[UsedMask], p: Tensor, scale: Tensor) -> Tensor:
     difference = losses[0] - losses[1]
     kept, mirrored = (_contract(difference, one.mask, p) for one in used)
-    # sigmoid(|a|) is the larger of p and 1 - p; the sign turns d / da into d / dlogit p.
-    return (kept - mirrored) * scale * torch.maximum(p, 1 - p) * -0.5
+    return disarm_slope((kept - mirrored) * scale, p)
 
 
 def _arm(losses: Sequence[Tensor], used: Sequence[UsedMask], p: Tensor, scale: Tensor) -> Tensor:

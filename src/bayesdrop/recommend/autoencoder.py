@@ -20,6 +20,7 @@ from bayesdrop.recommend.histories import Bag
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
 from bayesdrop.recommend.masks import ChoiceNoise, FixedChoices, NoNoise
 from bayesdrop.recommend.training import CHECKED, Course, trained
+from bayesdrop.vae.gaussian import drawn_code
 
 __all__ = ["Autoencoder"]
 
@@ -159,7 +160,7 @@ class Autoencoder(Recommender):
             noise: standard normal, (B, latent) or one row for all.
         """
         mean, log_variance = code.chunk(2, -1)
-        return mean if noise is None else mean + (0.5 * log_variance).exp() * noise
+        return mean if noise is None else drawn_code(mean, log_variance, noise)
 
     # training
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from bayesdrop.functional.arm import disarm_slope
 from bayesdrop.recommend.histories import Bag
 
 __all__ = ["ChoiceNoise", "ConcreteChoices", "FixedChoices", "GaussianChoices", "LearnableChoices", "NoNoise"]
@@ -120,7 +121,7 @@ class LearnableChoices(_PerItem):
         first = (mask.uniform >= p).float()
         second = (1 - mask.uniform >= p).float()
         difference = ((losses - mirrored) / len(losses))[bag.rows % len(losses)]
-        slope = -0.5 * difference * (first - second) * torch.maximum(p, 1 - p)
+        slope = disarm_slope(difference * (first - second), p)
         total = torch.zeros_like(self.logit_p).index_add_(0, bag.items, slope)
         self.logit_p.grad = total if self.logit_p.grad is None else self.logit_p.grad.add_(total)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +12,13 @@ from torch.nn import functional as F
 from bayesdrop.errors import whole_number
 from bayesdrop.recommend.autoencoder import Autoencoder
 from bayesdrop.recommend.histories import Bag, choice_nll
+from bayesdrop.vae.flow import AutoregressiveNetwork, flown
+from bayesdrop.vae.gaussian import (
+    drawn_code,
+    log_density,
+    shared_mixture_log_density,
+    standard_log_density,
+)
 
 __all__ = ["IAFVAE", "VampVAE"]
 
@@ -52,9 +58,8 @@ class VampVAE(Autoencoder):
         code = self._coder(noisy)
         mean, log_variance = code.chunk(2, -1)
         noise = torch.randn(mean.shape, generator=generator)
-        z = mean + (0.5 * log_variance).exp() * noise
-        log_q = -0.5 * (noise.square() + log_variance).sum(-1)
-        divergence: Tensor = log_q - self._log_prior(z)
+        z = drawn_code(mean, log_variance, noise)
+        divergence = log_density(noise, log_variance) - self._log_prior(z)
         return choice_nll(self._coder.logits(z, bag.candidates), bag) + weight * divergence
 
     def _log_prior(self, z: Tensor) -> Tensor:
@@ -63,10 +68,7 @@ class VampVAE(Autoencoder):
         assert isinstance(histories, _Histories)
         coder = self._coder
         mean, log_variance = coder.encoded(histories() @ coder.bag.weight + coder.bag.bias).chunk(2, -1)
-        precision = (-log_variance).exp()
-        # (z - m)^2 / v as three products, so that nothing of shape (B, C, latent) is made.
-        square = z.square() @ precision.T - 2 * z @ (mean * precision).T + (mean.square() * precision).sum(-1)
-        return torch.logsumexp(-0.5 * (square + log_variance.sum(-1)), 1) - math.log(len(mean))
+        return shared_mixture_log_density(z, mean, log_variance)
 
 
 class _Histories(nn.Module):
@@ -119,62 +121,18 @@ class IAFVAE(Autoencoder):
 
     def _flown(self, z: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """The bent code, and log |dz / dz_0|."""
-        total = torch.zeros(len(z))
-        for flow in self._others.values():
-            mean, gate = flow(z, context)
-            log_gate = F.logsigmoid(gate + 1)
-            share = log_gate.exp()
-            z = (share * z + (1 - share) * mean).flip(-1)
-            context = context.flip(-1)
-            total = total + log_gate.sum(-1)
-        return z, total
+        return flown(z, context, self._others.values())
 
     def _code(self, code: Tensor, noise: Tensor | None) -> Tensor:
         mean, log_variance, context = code.chunk(3, -1)
         if noise is not None:
-            mean = mean + (0.5 * log_variance).exp() * noise
+            mean = drawn_code(mean, log_variance, noise)
         return self._flown(mean, context)[0]
 
     def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
         noisy = bag.scaled(self._choice_noise.sample(bag, generator).factor)
         mean, log_variance, context = self._coder(noisy).chunk(3, -1)
         noise = torch.randn(mean.shape, generator=generator)
-        z, log_slope = self._flown(mean + (0.5 * log_variance).exp() * noise, context)
-        log_q = -0.5 * (noise.square() + log_variance).sum(-1) - log_slope
-        log_p = -0.5 * z.square().sum(-1)
-        divergence: Tensor = log_q - log_p
+        z, log_slope = self._flown(drawn_code(mean, log_variance, noise), context)
+        divergence = log_density(noise, log_variance) - log_slope - standard_log_density(z)
         return choice_nll(self._coder.logits(z, bag.candidates), bag) + weight * divergence
-
-
-class AutoregressiveNetwork(nn.Module):
-    """m and s of every coordinate from the coordinates before it (and a context): a masked network.
-
-    Reference: Germain, Gregor, Murray & Larochelle (2015).
-    """
-
-    lower: Tensor
-    strict: Tensor
-
-    def __init__(self, size: int, hidden: int, generator: torch.Generator) -> None:
-        super().__init__()
-        spread = (2 / (size + hidden)) ** 0.5
-
-        def weights(outputs: int, inputs: int, scale: float) -> nn.Parameter:
-            return nn.Parameter(torch.empty(outputs, inputs).normal_(0, scale, generator=generator))
-
-        self.first = weights(hidden, size, spread)
-        self.context = weights(hidden, size, spread)
-        self.second = weights(2 * size, hidden, 0.1 * spread)
-        self.first_bias = nn.Parameter(torch.zeros(hidden))
-        self.second_bias = nn.Parameter(torch.zeros(2 * size))
-        # A hidden unit of degree d sees coordinates 0 .. d; coordinate i is made of units of degree below i.
-        degree = torch.arange(hidden) % size
-        place = torch.arange(size)
-        self.register_buffer("lower", (place <= degree.unsqueeze(1)).float(), persistent=False)
-        self.register_buffer("strict", (degree < place.unsqueeze(1)).float().repeat(2, 1), persistent=False)
-
-    def forward(self, z: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, size) each: m and s."""
-        h = F.linear(z, self.first * self.lower, self.first_bias) + F.linear(context, self.context)
-        mean, gate = F.linear(F.silu(h), self.second * self.strict, self.second_bias).chunk(2, -1)
-        return mean, gate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,6 +19,7 @@ from bayesdrop.recommend.masks import (
     LearnableChoices,
     NoNoise,
 )
+from bayesdrop.vae.gaussian import drawn_code, mixture_divergence, standard_log_density
 
 __all__ = ["SIVAE"]
 
@@ -117,17 +117,7 @@ class SIVAE(Autoencoder):
         k = self.num_mixtures
         code = self._coder(many.scaled(factor))
         mean, log_variance = code.chunk(2, -1)
-        z = mean + (0.5 * log_variance).exp() * noise
+        z = drawn_code(mean, log_variance, noise)
         nll = choice_nll(self._coder.logits(z, many.candidates), many).view(k, -1)
-        shape = (k, -1, self.latent)
-        return nll.mean(0) + weight * _divergence(z.view(shape), mean.view(shape), log_variance.view(shape))
-
-
-def _divergence(z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
-    """(B,) mean over k of log h(z_k) - log p(z_k), from (K, B, L) codes, means and log-variances."""
-    count = len(z)
-    precision = (-log_variance).exp()
-    # log 2 pi is in both densities.
-    logs = [-0.5 * ((one - mean).square() * precision + log_variance).sum(-1).to(torch.float32) for one in z]
-    log_h = torch.stack([torch.logsumexp(one, 0) for one in logs]) - math.log(count)
-    return (log_h + 0.5 * z.square().sum(-1)).mean(0)
+        z, mean, log_variance = (one.view(k, -1, self.latent) for one in (z, mean, log_variance))
+        return nll.mean(0) + weight * mixture_divergence(z, mean, log_variance, standard_log_density(z))

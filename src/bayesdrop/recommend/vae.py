@@ -10,14 +10,9 @@ from torch import Tensor
 
 from bayesdrop.recommend.autoencoder import Autoencoder
 from bayesdrop.recommend.histories import Bag, choice_nll
+from bayesdrop.vae.gaussian import standard_kl
 
 __all__ = ["CDAE", "MultDAE", "MultVAE"]
-
-
-def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
-    """KL of N(mean, exp(log_variance)) from the standard normal, summed over the last axis."""
-    value: Tensor = 0.5 * (mean.square() + log_variance.exp() - log_variance - 1).sum(-1)
-    return value
 
 
 @dataclass(eq=False)
@@ -55,7 +50,7 @@ class MultVAE(Autoencoder):
         noisy = bag.scaled(self._choice_noise.sample(bag, generator).factor)
         code = self._coder(noisy)
         z = self._code(code, torch.randn(len(bag), self.latent, generator=generator))
-        return choice_nll(self._coder.logits(z, bag.candidates), bag) + weight * gaussian_kl(
+        return choice_nll(self._coder.logits(z, bag.candidates), bag) + weight * standard_kl(
             *code.chunk(2, -1)
         )
 
