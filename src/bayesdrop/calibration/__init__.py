@@ -1,6 +1,7 @@
 """Probabilities, sets and intervals that keep their promise, fitted on a calibration set."""
 
 from bayesdrop.calibration.classes import ConformalClassifier, PredictionSets
+from bayesdrop.calibration.levels import QuantileRecalibration
 from bayesdrop.calibration.numbers import ConformalRegressor
 from bayesdrop.calibration.rank import CoverageLaw, conformal_quantile, coverage_law
 from bayesdrop.calibration.temperature import TemperatureScaling
@@ -10,6 +11,7 @@ __all__ = [
     "ConformalRegressor",
     "CoverageLaw",
     "PredictionSets",
+    "QuantileRecalibration",
     "TemperatureScaling",
     "conformal_quantile",
     "coverage_law",

@@ -73,8 +73,7 @@ def _curve(owner: str, prediction: Prediction, y: Tensor, levels: Sequence[float
     elif isinstance(likelihood, NumberLikelihood):
         must_be_finite(owner, "prediction.aleatoric", prediction.aleatoric)
         # y <= quantile(q) says the same as F(y) <= q, which needs no search for the quantile.
-        with torch.no_grad():
-            rank = likelihood.cdf(prediction.draws, target).to(torch.float64).mean(0)
+        rank = prediction.cdf(target)
         below_each = torch.searchsorted(rank.flatten().sort().values, nominal, right=True)
         observed = below_each.to(torch.float64) / rank.numel()
     else:

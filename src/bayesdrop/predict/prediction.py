@@ -310,6 +310,23 @@ class Prediction:
             rows = [mixture_quantile(likelihood, draws, float(level)) for level in levels.reshape(-1)]
         return torch.stack(rows) if levels.dim() else rows[0]
 
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(target <= y) under the predictive distribution, output by output. Shape (N, D).
+
+        With a likelihood of numbers, the mean over draws of each draw's distribution function; without a
+        likelihood, the share of draws at or below y.
+        """
+        likelihood = self.likelihood
+        if likelihood is not None and not isinstance(likelihood, NumberLikelihood):
+            raise TypeError(f"Prediction.cdf: a {type(likelihood).__name__} has classes, not numbers.")
+        check_targets("Prediction.cdf", self.mean, y)
+        if self.is_analytic:
+            return torch.special.ndtr((y.to(self.mean.dtype) - self.mean) / self.std)
+        draws = self._kept("cdf")
+        with torch.no_grad():
+            below = (draws <= y) if likelihood is None else likelihood.cdf(draws, y.to(draws.dtype))
+            return below.to(torch.float64).mean(0)
+
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Lower and upper end of the central interval that holds `level` of the probability, each (N, D)."""
         level = real_number("Prediction.interval", "level", level, "in (0, 1)", above=0, below=1)

@@ -50,7 +50,8 @@ class Candidates:
         some = others[torch.randperm(len(others), generator=generator)[:drawn]]
         place[chosen] = torch.arange(len(chosen))
         correction = torch.zeros(len(chosen) + len(some))
-        correction[len(chosen) :] = float(np.log(len(others) / max(1, len(some))))
+        if len(some):
+            correction[len(chosen) :] = float(np.log(len(others) / len(some)))
         return cls(torch.cat([chosen, some]), correction, place[items])
 
 
