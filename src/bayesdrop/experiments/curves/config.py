@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bayesdrop.experiments.curves.alike import MEANS, SPREADS
+
 __all__ = ["CurveConfig", "common_notes"]
 
 
@@ -34,6 +36,9 @@ def common_notes(config: CurveConfig, own: Sequence[str], head_start: str) -> li
         head_start: what the head start is.
     """
     notes = [
+        f"Two models are said to be the same where their means are less than {MEANS:g} standard deviation "
+        f"apart, root mean square over rows, and their spreads differ by less than a factor of {SPREADS:g}. "
+        "That was fixed after the default had been seen, and before any network 1024 wide was trained.",
         "Standard deviations are of the functions drawn. The paper adds the noise of the model, 1 / tau, "
         "which at its weight decay is too small to be seen.",
         *own,
