@@ -45,10 +45,11 @@ def test_both_directions_begin_upright() -> None:
     )
 
 
-def test_the_papers_classes_turn_into_a_seven_and_those_that_come_back_do_not() -> None:
+def test_the_papers_classes_turn_into_a_seven_up_to_where_the_bar_is_a_1_again() -> None:
     paper = [1, 1, 1, 1, 1, 5, 5, 7, 7, 7, 7, 7]
     assert turns_into_a_seven(torch.tensor(paper))
-    for other in ([1] * 12, [7] * 12, [*paper[:-1], 1], [1, 5, 1, 7], [1, 7, 5]):
+    assert turns_into_a_seven(torch.tensor([*paper, 1, 1]))
+    for other in ([1] * 12, [7] * 12, [1, 7, 5], [*paper, 5, 1], [1, 5, 1, 7], [2, 7, 7]):
         assert not turns_into_a_seven(torch.tensor(other))
 
 

@@ -84,7 +84,8 @@ def _wider(piece: Piece, process: Piece) -> Claim:
         float(np.mean(gaps)) / inside,
         float(process["test_std"].mean() / process["train_std"].mean()),
     )
-    holds = ratio > 1
+    # Two runs of the default that differ in rounding alone had 0.95 and 1.10: one is as good as the other.
+    holds = ratio > SPREADS
     return Claim(
         "Fig. D.1: the network is less certain in the gaps than at the years that it has learned.",
         f"mean standard deviation {inside:.3f} at training years and "
@@ -92,8 +93,9 @@ def _wider(piece: Piece, process: Piece) -> Claim:
         holds,
         ""
         if holds
-        else f"It is as certain in the gaps as at the years that it has learned: {ratio:.2f} times the "
-        f"spread. The Gaussian process has {other:.0f} times the spread in the gaps that it has there.",
+        else f"It is about as certain in the gaps as at the years that it has learned: {ratio:.2f} times the "
+        f"spread, and less than {SPREADS:g} counts as the same. The Gaussian process has {other:.0f} "
+        "times the spread in the gaps that it has there.",
     )
 
 
