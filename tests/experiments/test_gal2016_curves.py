@@ -21,7 +21,14 @@ from bayesdrop.experiments.curves.measures import at, few_draws, roughness, seas
 from bayesdrop.experiments.curves.network import Network, linear_maps, make_network
 from bayesdrop.experiments.curves.process import fit_process
 from bayesdrop.experiments.curves.series import GAP, RUNS, Curve, co2_curve, solar_curve
-from bayesdrop.experiments.curves.training import make_optimizer, make_schedule, stops, train, train_curves
+from bayesdrop.experiments.curves.training import (
+    few_errors,
+    make_optimizer,
+    make_schedule,
+    stops,
+    train,
+    train_curves,
+)
 from bayesdrop.experiments.gal2016_co2.claims import make_claims
 from bayesdrop.experiments.gal2016_solar.report import coverage, widening
 from bayesdrop.experiments.gal2016_solar.report import make_claims as solar_claims
@@ -300,6 +307,8 @@ def piece(
         "look_std": np.array(looks),
         "look_step": np.array([0, 9]),
         "prior_std": 1.0,
+        "few_mean_error": 0.3,
+        "few_std_error": 0.2,
     }
     for place, x in (("grid", GRID), ("train", curve.x[:, 0].numpy()), ("test", curve.x_test[:, 0].numpy())):
         mean = np.full(len(x), value)
@@ -348,8 +357,8 @@ def test_every_claim_on_carbon_dioxide_can_hold() -> None:
         (6, {"relu": piece(GROWING)}),
         (7, {"process": piece(FLAT) | {"test_mean": toy_curve().y_test[:, 0].numpy()}}),
         (8, {"tanh": piece(FLAT, value=5.0, looks=(0.2, 0.3))}),
-        (9, {"relu": piece(GROWING) | {"grid_few_std": 3 * GROWING}}),
-        (9, {"relu": piece(GROWING) | {"grid_few_mean": 2 * GROWING}}),
+        (9, {"relu": fitting(GROWING) | {"few_std_error": 2.0}}),
+        (9, {"relu": fitting(GROWING) | {"few_mean_error": 2.0}}),
     ],
 )  # fmt: skip
 def test_every_claim_on_carbon_dioxide_can_fail(place: int, changes: dict[str, Any]) -> None:
@@ -372,16 +381,30 @@ def test_the_same_is_within_a_standard_deviation_and_a_factor_of_a_quarter() -> 
     assert [spreads_are_alike(ratio) for ratio in (0.79, 0.81, 1.24, 1.26)] == [False, True, True, False]
 
 
-def test_few_draws_are_compared_in_standard_deviations() -> None:
+def test_few_draws_are_compared_with_theory_over_all_networks() -> None:
     config = gal2016_co2.Config()
-    apart = piece(FLAT) | {"grid_few_mean": 0.3 * FLAT, "grid_few_std": 0.9 * FLAT}
-    claim = few_draws("", config, apart)
+    one = piece(FLAT) | {"few_mean_error": 0.3, "few_std_error": 0.1}
+    claim = few_draws("", config, one)
     assert claim.holds
     assert "off by 0.30 standard deviations (theory: 0.32)" in claim.measured
     assert "the standard deviation by 10 % (theory: 24 %)" in claim.measured
-    both = few_draws("", config, apart, apart | {"grid_few_std": 1.7 * FLAT})
+    both = few_draws("", config, one, one | {"few_std_error": 0.7})
     assert not both.holds
     assert "by 50 % (theory" in both.measured
+
+
+def test_independent_gaussian_draws_have_the_errors_of_theory() -> None:
+    draws = 3 + 2 * torch.randn(20_000, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    full = torch.full((5,), 1.0, dtype=torch.float64)
+    found = few_errors(draws, 10, mean=3 * full, std=2 * full)
+    # 10,000 sets in all; the square of a normal has the variance 2 of its own mean's square.
+    square = 1 / 10
+    assert found["few_mean_error"] ** 2 == pytest.approx(square, abs=5 * square * math.sqrt(2 / 10_000))
+    # E s = sqrt(2 / n) Gamma(n / 2) / Gamma((n - 1) / 2) for the deviation with n = 10 in the denominator.
+    expected = math.sqrt(2 / 10) * math.exp(math.lgamma(5) - math.lgamma(4.5))
+    truth = 0.9 - 2 * expected + 1
+    # A square error has about the spread of its own size.
+    assert found["few_std_error"] ** 2 == pytest.approx(truth, abs=5 * 2 * truth / math.sqrt(10_000))
 
 
 def gaps(std: float, *, train_std: float = 0.1, value: float = 0.0) -> dict[str, Any]:
@@ -390,7 +413,7 @@ def gaps(std: float, *, train_std: float = 0.1, value: float = 0.0) -> dict[str,
     return grid | {
         "grid_std": ones, "grid_few_std": ones, "train_std": np.full(275, train_std),
         "test_std": std * ones, "test_mean": values, "test_standard": values,
-        "train_mean": np.full(275, value),
+        "train_mean": np.full(275, value), "few_mean_error": 0.3, "few_std_error": 0.2,
     }  # fmt: skip
 
 

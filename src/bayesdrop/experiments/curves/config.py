@@ -41,6 +41,8 @@ def common_notes(config: CurveConfig, own: Sequence[str], head_start: str) -> li
         "That was fixed after the default had been seen, and before any network 1024 wide was trained.",
         "Standard deviations are of the functions drawn. The paper adds the noise of the model, 1 / tau, "
         "which at its weight decay is too small to be seen.",
+        f"Errors of {config.few_draws} draws are over all sets of as many among {config.num_draws:,} others; "
+        "those of a single set, which an earlier version took, are a matter of chance.",
         *own,
         "The paper does not give the parameters of its Gaussian process; ours maximise the evidence.",
     ]

@@ -28,7 +28,7 @@ from bayesdrop.fit import History, fit
 from bayesdrop.metrics import rmse
 from bayesdrop.predict import predict
 
-__all__ = ["ask", "make_optimizer", "make_schedule", "stops", "train", "train_curves"]
+__all__ = ["ask", "few_errors", "make_optimizer", "make_schedule", "stops", "train", "train_curves"]
 
 #: how often the spread is looked at in training, with how many draws, at how many places
 LOOKS, LOOK_DRAWS, LOOK_PLACES = 16, 200, 25
@@ -113,7 +113,8 @@ def _checkpoint(key: Mapping[str, Any], stop: int, cache: PieceCache) -> Path:
 
 def half_squared_error(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """Half the mean squared error."""
-    return 0.5 * (net(x) - y).square().mean()
+    loss: Tensor = 0.5 * (net(x) - y).square().mean()
+    return loss
 
 
 def train(
@@ -202,6 +203,10 @@ def ask(net: nn.Module, curve: Curve, key: Mapping[str, Any]) -> dict[str, Any]:
         found |= {f"{place}_{name}": value[:, 0] for name, value in values.items()}
         if y is not None:
             found[f"{place}_rmse"] = float(rmse(many, y.float()))
+    found |= few_errors(
+        predict(net, grid.float(), num_draws=key["num_draws"], seed=seed + 1).draws[:, :, 0],
+        key["few_draws"], mean=found["grid_mean"], std=found["grid_std"],
+    )  # fmt: skip
     functions = predict(net, grid.float(), num_draws=paths, seed=seed)
     scattered = predict(
         net, grid.float(), num_draws=max(paths, key["num_draws"] // 10), seed=seed, draws="independent"
@@ -211,3 +216,17 @@ def ask(net: nn.Module, curve: Curve, key: Mapping[str, Any]) -> dict[str, Any]:
         "scattered_paths": scattered.draws[:paths, :, 0],
         "scattered_std": scattered.epistemic.sqrt()[:, 0],
     }
+
+
+def few_errors(draws: Tensor, few: int, *, mean: Tensor, std: Tensor) -> dict[str, float]:
+    """How far means and standard deviations of few draws are off, root mean square over sets of them and x.
+
+    Args:
+        draws: (T, G) of functions; they are cut into sets of `few`.
+        few: at least 2.
+        mean: (G,) of many draws.
+        std: (G,) of many draws; errors are in units of it.
+    """
+    sets = draws[: len(draws) // few * few].reshape(-1, few, draws.shape[1])
+    off = {"mean": sets.mean(1) - mean, "std": sets.std(1, correction=0) - std}
+    return {f"few_{name}_error": float((value / std).square().mean().sqrt()) for name, value in off.items()}

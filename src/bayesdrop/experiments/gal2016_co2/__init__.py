@@ -10,7 +10,7 @@ The authors' networks are 1024 wide and take a million steps of gradient descent
 preset "paper". The default is 256 wide, and has 2500 steps of Adam from a head start: the first weights of
 TanH networks are as steep as the seasons; in ReLU networks half of the second layer's units start as tents
 that end about 8 months from their middle. Without that, a ReLU network of this size misses the seasons. The
-preset "wide" has the paper's width and 40,000 such steps, about 80 minutes for each of its deepest networks:
+preset "wide" has the paper's width and 40,000 such steps, about an hour for each of its deepest networks:
 the question is which of the claims that fail at the small width hold at the paper's.
 """
 
