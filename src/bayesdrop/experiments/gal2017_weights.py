@@ -6,7 +6,8 @@ well. Perceptrons with three hidden layers learn Friedman's first function with 
 fixed rates and with learned ones: at several prior length scales, which make weights smaller, and from more
 and more rows, with which the spread should fall.
 
-The claims' thresholds were written before any number was seen.
+The claims' thresholds were written before any number was seen. The length scales were raised after a short
+run in which l = 4, then the largest, made weights smaller by a fifth only.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Config:
     """All that the numbers depend on."""
 
     rates: tuple[float, ...] = (0.0, 0.05, 0.1, 0.2, 0.5)  #: fixed ones; 0 is a network without dropout
-    length_scales: tuple[float, ...] = (0.01, 1.0, 2.0, 4.0)  #: at the rate 0.2
+    length_scales: tuple[float, ...] = (0.01, 4.0, 8.0, 16.0)  #: at the rate 0.2
     sizes: tuple[int, ...] = (100, 1000, 10_000)
     size: int = 1000  #: where the size is not what changes
     length_scale: float = 0.01
@@ -62,7 +63,7 @@ SMOKE = Config(
     rates=(0.0, 0.2), length_scales=(0.01, 4.0), sizes=(40, 80), size=80, width=8, steps=12, batch_size=20,
     repeats=2, num_test=30, num_draws=4,
 )  # fmt: skip
-PRESETS = {"quick": Config(sizes=(100, 1000), length_scales=(0.01, 4.0), steps=1500, repeats=1)}
+PRESETS = {"quick": Config(sizes=(100, 1000), length_scales=(0.01, 8.0), steps=1500, repeats=1)}
 
 
 def plan(config: Config) -> dict[str, dict[str, Any]]:
@@ -263,10 +264,15 @@ def draw(outcome: Outcome) -> Any:
     middle.plot(weights[rows].mean(1), spread[rows], marker="o", color=BLUE)
     for l, row in zip(arrays["length_scales"], rows, strict=True):
         middle.annotate(
-            f"l = {l:g}", (weights[row].mean(), spread[row]), (6, -10), textcoords="offset points", fontsize=9
+            f"l = {l:g}",
+            (weights[row].mean(), spread[row]),
+            (0, -14),
+            textcoords="offset points",
+            ha="center",
+            fontsize=9,
         )
-    middle.set_xlim(left=0)
-    middle.set_ylim(bottom=0)
+    middle.set_xlim(0, 1.25 * weights[rows].mean(1).max())
+    middle.set_ylim(0, 1.15 * spread[rows].max())
     middle.set_xlabel("size of the weights")
     middle.set_ylabel("epistemic standard deviation")
     middle.set_title(f"At a fixed p of {arrays['watched']:g}", loc="left", fontsize=11)
@@ -274,7 +280,7 @@ def draw(outcome: Outcome) -> Any:
         rows = [names.index(f"{kind}, N = {size:,}") for size in arrays["sizes"]]
         right.plot(arrays["sizes"], spread[rows], marker="o", color=color, label=kind)
     right.set_xscale("log")
-    right.set_ylim(bottom=0)
+    right.set_ylim(0, 1.15 * right.dataLim.y1)
     right.set_xlabel("rows N")
     right.set_ylabel("epistemic standard deviation")
     right.set_title("As data are added", loc="left", fontsize=11)
