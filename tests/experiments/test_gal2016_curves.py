@@ -376,7 +376,11 @@ def test_the_same_is_within_a_standard_deviation_and_a_factor_of_a_quarter() -> 
     assert apart.apart == {"here": pytest.approx(1.2), "there": pytest.approx(1.2)}
     assert not apart.same
     # Alike where they were trained is not the same everywhere.
-    assert not likeness(one, one | {"test_mean": one["test_mean"] + 0.5}, **names).same
+    elsewhere = likeness(one, one | {"test_mean": one["test_mean"] + 0.5}, **names)
+    assert elsewhere.correction == "Not the same: the means there."
+    wider = likeness(one, piece(2 * FLAT), **names)
+    assert wider.differing == ["the spreads here", "the spreads there"]
+    assert likeness(one, one, **names).correction == ""
     assert means_apart([0, 0], [3, 4], 1.0) == pytest.approx(math.sqrt(12.5))
     assert [spreads_are_alike(ratio) for ratio in (0.79, 0.81, 1.24, 1.26)] == [False, True, True, False]
 

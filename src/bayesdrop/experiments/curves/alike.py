@@ -49,10 +49,21 @@ class Likeness:
     ratio: dict[str, float]  #: of the second's mean standard deviation to the first's
 
     @property
+    def differing(self) -> list[str]:
+        """What is not the same, as "the means in the gaps"."""
+        means = [f"the means {place}" for place, apart in self.apart.items() if apart >= MEANS]
+        spreads = [f"the spreads {place}" for place, one in self.ratio.items() if not spreads_are_alike(one)]
+        return [*means, *spreads]
+
+    @property
     def same(self) -> bool:
         """Means and spreads are the same wherever they were asked."""
-        means = all(apart < MEANS for apart in self.apart.values())
-        return means and all(spreads_are_alike(ratio) for ratio in self.ratio.values())
+        return not self.differing
+
+    @property
+    def correction(self) -> str:
+        """What a claim that they are the same overlooks; empty if nothing."""
+        return "" if self.same else f"Not the same: {', '.join(self.differing)}."
 
     def __str__(self) -> str:
         return "; ".join(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesdrop.experiments.curves.alike import MEANS, likeness, spreads_are_alike
+from bayesdrop.experiments.curves.alike import likeness, spreads_are_alike
 from bayesdrop.experiments.curves.measures import at, few_draws, season
 from bayesdrop.experiments.curves.series import Curve
 from bayesdrop.experiments.row import Claim
@@ -133,12 +133,11 @@ def _rates(tanh: Piece, tanh2: Piece) -> Claim:
 def _layers(relu: Piece, shallow: Piece, far: float) -> Claim:
     found = likeness(relu, shallow, train="on the training months", test="on those that followed")
     told = [f"{at(piece, 'mean', far):.2f} +- {at(piece, 'std', far):.2f}" for piece in (relu, shallow)]
-    alike = [place for place, apart in found.apart.items() if apart < MEANS]
     return Claim(
         "5.1: models with one layer less converge to the same results.",
         f"{found}. At x*: {told[0]} with 4 hidden layers and {told[1]} with 3.",
         found.same,
-        "" if found.same else f"Their means are the same {' and '.join(alike) if alike else 'nowhere'}.",
+        found.correction,
     )
 
 

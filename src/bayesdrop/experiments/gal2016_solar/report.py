@@ -141,7 +141,7 @@ def _layers(found: Mapping[str, Piece]) -> Claim:
         "5.1: models with one layer less converge to the same results.",
         f"3 hidden layers instead of 4: {alike}.",
         alike.same,
-        "" if alike.same else f"Less than {MEANS:g} standard deviation and a factor {SPREADS:g} would count.",
+        alike.correction,
     )
 
 
