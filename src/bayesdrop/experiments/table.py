@@ -61,7 +61,7 @@ def beside_rows(records: Sequence[Record]) -> str:
     if not shared:
         return ""
     lines = [[*key, _paper(found[0][key]), *(_ours(rows[key]) for rows in found)] for key in shared]
-    head = ["setting", "metric", "paper", *(record.preset for record in records)]
+    head = ["setting", "metric", "paper", *(f"ours, {record.preset}" for record in records)]
     return _markdown(head, ["---", "---", *["---:"] * (len(head) - 2)], lines)
 
 
@@ -73,7 +73,7 @@ def beside_claims(records: Sequence[Record]) -> str:
         return ""
     verdict = {True: "holds", False: "**does not hold**", None: NONE}
     lines = [[text, *(verdict[claims.get(text)] for claims in found)] for text in texts]
-    head = ["claim", *(record.preset for record in records)]
+    head = ["claim", *(f"preset {record.preset}" for record in records)]
     return _markdown(head, ["---"] * len(head), lines)
 
 
