@@ -22,7 +22,7 @@ from bayesdrop.data.files import write_whole
 from bayesdrop.experiments.record import Record, read_records
 from bayesdrop.experiments.registry import EXPERIMENTS, experiment_text, load_experiment
 from bayesdrop.experiments.row import Claim
-from bayesdrop.experiments.table import caption, markdown_table
+from bayesdrop.experiments.table import beside_claims, beside_rows, caption, markdown_table
 from bayesdrop.plots import save_figure
 
 ROOT = Path(__file__).parents[1]
@@ -94,9 +94,17 @@ def render_page(name: str, records: dict[str, Record]) -> str:
     shown = shown_records(name, records)
     if not shown:
         parts.append("There is no results file of it yet: not run.")
+    if len(shown) > 1:
+        parts += render_beside(shown)
     for record in shown:
         parts += render_record(record, heading=len(shown) > 1)
     return "\n\n".join(parts) + "\n"
+
+
+def render_beside(records: list[Record]) -> list[str]:
+    """What several presets have in common: claims, then numbers."""
+    tables = [table for table in (beside_claims(records), beside_rows(records)) if table]
+    return ["## The presets side by side", *tables] if tables else []
 
 
 def render_record(record: Record, *, heading: bool) -> list[str]:

@@ -723,6 +723,25 @@ def _calibrators() -> Iterator[Call]:
         {"prediction": prediction, "y": anything},
     )
     yield Call(
+        "QuantileRecalibration.fit",
+        c.QuantileRecalibration().fit,
+        lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)},
+        {"prediction": prediction, "y": anything},
+    )
+    mapped = c.QuantileRecalibration().fit(_numbers(), torch.zeros(6, 2))
+    yield Call(
+        "QuantileRecalibration.interval",
+        mapped.interval,
+        lambda: {"prediction": _numbers()},
+        {"prediction": prediction, "level": inner_rate},
+    )
+    yield Call(
+        "QuantileRecalibration.cdf",
+        mapped.cdf,
+        lambda: {"prediction": _numbers(), "y": torch.zeros(6, 2)},
+        {"prediction": prediction, "y": anything},
+    )
+    yield Call(
         "coverage_law",
         c.coverage_law,
         lambda: {"num_calibration": 50, "level": 0.9},

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bayesdrop.data import DataNotFound
 from bayesdrop.errors import Diverged
-from bayesdrop.experiments import gal2016_co2, gal2016_solar
+from bayesdrop.experiments import PieceCache, gal2016_co2, gal2016_solar
+from bayesdrop.experiments.curves import training
+from bayesdrop.experiments.curves.alike import likeness, means_apart, spreads_are_alike
 from bayesdrop.experiments.curves.measures import at, few_draws, roughness, season
 from bayesdrop.experiments.curves.network import Network, linear_maps, make_network
 from bayesdrop.experiments.curves.process import fit_process
 from bayesdrop.experiments.curves.series import GAP, RUNS, Curve, co2_curve, solar_curve
-from bayesdrop.experiments.curves.training import make_optimizer, train, train_curve
+from bayesdrop.experiments.curves.training import (
+    few_errors,
+    make_optimizer,
+    make_schedule,
+    stops,
+    train,
+    train_curves,
+)
 from bayesdrop.experiments.gal2016_co2.claims import make_claims
 from bayesdrop.experiments.gal2016_solar.report import coverage, widening
 from bayesdrop.experiments.gal2016_solar.report import make_claims as solar_claims
@@ -139,7 +149,8 @@ def test_the_papers_solver_has_its_rates_decay_and_schedule() -> None:
     config = gal2016_co2.PRESETS["paper"]
     assert (config.width, config.steps, config.head_start) == (1024, 1_000_000, False)
     shallow = gal2016_co2.NETWORKS["shallow"]
-    optimizer, scheduler = make_optimizer(make_network(shallow, 4, seed=0), shallow, asdict(config))
+    optimizer = make_optimizer(make_network(shallow, 4, seed=0), shallow, asdict(config))
+    scheduler = make_schedule(optimizer, shallow, asdict(config))
     assert isinstance(optimizer, torch.optim.SGD)
     weights, biases = optimizer.param_groups
     assert (weights["lr"], biases["lr"], weights["momentum"], weights["weight_decay"]) == (
@@ -154,16 +165,80 @@ def test_the_papers_solver_has_its_rates_decay_and_schedule() -> None:
     assert weights["lr"] == pytest.approx(1e-2 * (1 + 3e-5) ** -0.1, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", gal2016_co2.NETWORKS)
-def test_the_papers_setting_runs_at_a_small_width(name: str) -> None:
+def whole_key(name: str, **changes: Any) -> dict[str, Any]:
     config = replace(gal2016_co2.PRESETS["paper"], width=8, steps=2, num_draws=10, num_grid=30)
-    key = asdict(config) | {"network": asdict(gal2016_co2.NETWORKS[name]), "data": "co2"}
-    piece = train_curve({**key, "between": (-1.9, 4.9), "watched": (1.7, 3.0)})
+    key = asdict(replace(config, **changes)) | {"network": asdict(gal2016_co2.NETWORKS[name]), "data": "co2"}
+    return {**key, "between": (-1.9, 4.9), "watched": (1.7, 3.0)}
+
+
+@pytest.mark.parametrize("name", gal2016_co2.NETWORKS)
+def test_the_papers_setting_runs_at_a_small_width(name: str, tmp_path: Path) -> None:
+    (piece,) = train_curves([whole_key(name)], cache=PieceCache("co2", folder=tmp_path), progress=False)
     assert piece["grid_std"].shape == (30,)
     assert piece["train_mean"].shape == (272,)
     assert piece["test_standard"].shape == (249,)
     assert piece["look_step"].tolist() == [0, 1, 2]
     assert math.isfinite(piece["loss"])
+    error = piece["train_mean"] - co2_curve().y[:, 0].numpy()
+    assert piece["train_rmse"] == pytest.approx(float(np.sqrt(np.mean(error**2))), rel=1e-5)
+
+
+def test_the_wide_preset_is_the_papers_width_and_else_the_default() -> None:
+    for module in (gal2016_co2, gal2016_solar):
+        wide = module.PRESETS["wide"]
+        assert (wide.width, wide.steps) == (1024, 40_000)
+        assert replace(wide, width=256, steps=2500) == module.Config()
+
+
+def test_a_run_that_is_killed_in_a_stretch_ends_as_one_that_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = whole_key("relu", steps=64, solver="adam", lr=1e-2, head_start=True)
+    whole = train_curves([key], cache=PieceCache("whole", folder=tmp_path), progress=False)[0]
+    monkeypatch.setattr(training, "KEPT", 3)
+    made = {"steps": 0}
+    count = training.half_squared_error
+
+    def dies(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        made["steps"] += 1
+        if made["steps"] == 54:
+            raise KeyboardInterrupt
+        return count(net, x, y)
+
+    # What a checkpoint knows an objective by is its name.
+    dies.__qualname__ = "half_squared_error"
+    cache = PieceCache("cut", folder=tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "half_squared_error", dies)
+        with pytest.raises(KeyboardInterrupt):
+            train_curves([key], cache=cache, progress=False)
+    assert stops(64)[-3:] == [49, 56, 64]
+    assert [path.suffix for path in cache.folder.iterdir()].count(".checkpoint") == 2
+    steps = {"count": 0}
+
+    def counts(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        steps["count"] += 1
+        return count(net, x, y)
+
+    counts.__qualname__ = "half_squared_error"
+    monkeypatch.setattr(training, "half_squared_error", counts)
+    again = train_curves([key], cache=PieceCache("cut", folder=tmp_path), progress=False)[0]
+    # It was killed in its 54th step, and the last checkpoint before that is of step 51.
+    assert steps["count"] == 64 - 51
+    for name in ("grid_mean", "grid_std", "look_std", "paths"):
+        assert np.array_equal(again[name], whole[name]), name
+    assert again["loss"] == whole["loss"]
+    assert not any(path.suffix == ".checkpoint" for path in cache.folder.iterdir())
+
+
+def test_a_fresh_run_does_not_go_on_from_an_old_checkpoint(tmp_path: Path) -> None:
+    key = whole_key("tanh", steps=8, solver="adam", lr=1e-2)
+    first = train_curves([key], cache=PieceCache("co2", folder=tmp_path), progress=False)[0]
+    cache = PieceCache("co2", folder=tmp_path, fresh=True)
+    stale = training._checkpoint(key, 8, cache)
+    stale.write_bytes(b"not a checkpoint")
+    again = train_curves([key], cache=cache, progress=False)[0]
+    assert np.array_equal(first["grid_mean"], again["grid_mean"])
 
 
 def small_key(**changes: Any) -> dict[str, Any]:
@@ -173,13 +248,22 @@ def small_key(**changes: Any) -> dict[str, Any]:
 def test_training_lowers_the_loss_and_stops_where_it_is_not_finite() -> None:
     x = torch.linspace(-1, 1, 40).unsqueeze(1)
     net = make_network(RELU, 16, seed=0, period=0.5)
-    last = train(net, x, torch.sin(6 * x), RELU, small_key())
-    assert last < 0.5 * float(torch.sin(6 * x).square().mean())
-    assert not net.training
-    with pytest.raises(Diverged, match="after 60 steps"):
-        train(net, x, x * math.nan, RELU, small_key())
+    history = train(net, x, torch.sin(6 * x), RELU, small_key(), steps=60)
+    assert len(history) == 60
+    assert np.mean(history.loss[-3:]) < 0.5 * float(torch.sin(6 * x).square().mean())
+    assert history.lr[-1] == pytest.approx(1e-4)
+    with pytest.raises(Diverged, match="the loss was nan at step 1"):
+        train(net, x, x * math.nan, RELU, small_key(), steps=60)
     with pytest.raises(ValueError, match="`solver` must be 'adam' or 'sgd'"):
-        train(net, x, x, RELU, small_key(solver="lbfgs"))
+        train(net, x, x, RELU, small_key(solver="lbfgs"), steps=60)
+
+
+def test_a_single_hidden_layer_starts_with_kinks_alone() -> None:
+    first, last = linear_maps(make_network(gal2016_co2.NETWORKS["one"], 64, seed=0, period=0.15))
+    kinks = -(first.bias / first.weight[:, 0]).detach()
+    assert float(kinks.abs().max()) <= 1.8
+    assert bool(torch.isfinite(last.weight).all())
+    assert float(last.weight.detach().abs().max()) <= math.sqrt(3 / 64) / 3
 
 
 def test_the_process_returns_to_its_prior_far_from_the_data() -> None:
@@ -223,6 +307,8 @@ def piece(
         "look_std": np.array(looks),
         "look_step": np.array([0, 9]),
         "prior_std": 1.0,
+        "few_mean_error": 0.3,
+        "few_std_error": 0.2,
     }
     for place, x in (("grid", GRID), ("train", curve.x[:, 0].numpy()), ("test", curve.x_test[:, 0].numpy())):
         mean = np.full(len(x), value)
@@ -231,22 +317,28 @@ def piece(
     return found
 
 
+def fitting(std: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """What a network would say that has learned the seasons."""
+    return piece(std) | {"train_mean": toy_curve().y[:, 0].numpy()}
+
+
 GROWING = 0.1 + np.maximum(GRID - 1.7, 0)
 FLAT = np.full(len(GRID), 0.3)
 
 
 def verdicts(**changes: Any) -> list[bool]:
-    found = {"relu": piece(GROWING), "shallow": piece(GROWING), "tanh": piece(FLAT, looks=(0.2, 0.3))}
-    found |= {"tanh2": piece(FLAT, looks=(0.4, 0.31))} | changes
+    found = {"relu": fitting(GROWING), "shallow": fitting(GROWING), "tanh": piece(FLAT, looks=(0.2, 0.3))}
+    found |= {"tanh2": piece(FLAT, looks=(0.4, 0.31)), "two": piece(FLAT), "one": piece(FLAT)}
+    found |= changes
     process = found.pop("process", piece(np.where(GRID > 1.75, 1.0, 0.1)))
     claims = make_claims(gal2016_co2.Config(), toy_curve(), found, process)
-    assert all(claim.holds or claim.correction for claim in (claims[0], claims[4], claims[8]))
+    assert all(claim.holds or claim.correction for claim in (claims[0], *claims[4:7], claims[9]))
     return [claim.holds for claim in claims]
 
 
 def test_every_claim_on_carbon_dioxide_can_hold() -> None:
     holds = verdicts(tanh=piece(FLAT + 0.3, looks=(0.2, 0.3)))
-    assert holds == [True] * 9
+    assert holds == [True] * 10
 
 
 @pytest.mark.parametrize(
@@ -259,26 +351,64 @@ def test_every_claim_on_carbon_dioxide_can_hold() -> None:
         (4, {"tanh2": piece(FLAT, looks=(0.4, 0.6))}),
         (4, {"tanh2": piece(FLAT, looks=(0.2, 0.3))}),
         (5, {"shallow": piece(5 * GROWING)}),
-        (6, {"process": piece(FLAT) | {"test_mean": toy_curve().y_test[:, 0].numpy()}}),
-        (7, {"tanh": piece(FLAT, value=5.0, looks=(0.2, 0.3))}),
-        (8, {"relu": piece(GROWING) | {"grid_few_std": 3 * GROWING}}),
-        (8, {"relu": piece(GROWING) | {"grid_few_mean": 2 * GROWING}}),
+        (5, {"shallow": piece(GROWING, value=0.4)}),
+        (6, {"two": fitting(FLAT)}),
+        (6, {"one": fitting(FLAT)}),
+        (6, {"relu": piece(GROWING)}),
+        (7, {"process": piece(FLAT) | {"test_mean": toy_curve().y_test[:, 0].numpy()}}),
+        (8, {"tanh": piece(FLAT, value=5.0, looks=(0.2, 0.3))}),
+        (9, {"relu": fitting(GROWING) | {"few_std_error": 2.0}}),
+        (9, {"relu": fitting(GROWING) | {"few_mean_error": 2.0}}),
     ],
 )  # fmt: skip
 def test_every_claim_on_carbon_dioxide_can_fail(place: int, changes: dict[str, Any]) -> None:
     assert not verdicts(**changes)[place]
 
 
-def test_few_draws_are_compared_in_standard_deviations() -> None:
+def test_the_same_is_within_a_standard_deviation_and_a_factor_of_a_quarter() -> None:
+    names = {"train": "here", "test": "there"}
+    one = piece(FLAT)
+    assert likeness(one, one, **names).same
+    assert likeness(one, piece(1.2 * FLAT, value=0.3), **names).same
+    assert not likeness(one, piece(1.3 * FLAT), **names).same
+    assert not likeness(one, piece(FLAT / 1.3), **names).same
+    apart = likeness(one, piece(FLAT, value=0.36), **names)
+    assert apart.apart == {"here": pytest.approx(1.2), "there": pytest.approx(1.2)}
+    assert not apart.same
+    # Alike where they were trained is not the same everywhere.
+    elsewhere = likeness(one, one | {"test_mean": one["test_mean"] + 0.5}, **names)
+    assert elsewhere.correction == "Not the same: the means there."
+    wider = likeness(one, piece(2 * FLAT), **names)
+    assert wider.differing == ["the spreads here", "the spreads there"]
+    assert likeness(one, one, **names).correction == ""
+    assert means_apart([0, 0], [3, 4], 1.0) == pytest.approx(math.sqrt(12.5))
+    assert [spreads_are_alike(ratio) for ratio in (0.79, 0.81, 1.24, 1.26)] == [False, True, True, False]
+
+
+def test_few_draws_are_compared_with_theory_over_all_networks() -> None:
     config = gal2016_co2.Config()
-    apart = piece(FLAT) | {"grid_few_mean": 0.3 * FLAT, "grid_few_std": 0.9 * FLAT}
-    claim = few_draws("", config, apart)
+    one = piece(FLAT) | {"few_mean_error": 0.3, "few_std_error": 0.1}
+    claim = few_draws("", config, one)
     assert claim.holds
     assert "off by 0.30 standard deviations (theory: 0.32)" in claim.measured
     assert "the standard deviation by 10 % (theory: 24 %)" in claim.measured
-    both = few_draws("", config, apart, apart | {"grid_few_std": 1.7 * FLAT})
+    both = few_draws("", config, one, one | {"few_std_error": 0.7})
     assert not both.holds
     assert "by 50 % (theory" in both.measured
+
+
+def test_independent_gaussian_draws_have_the_errors_of_theory() -> None:
+    draws = 3 + 2 * torch.randn(20_000, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    full = torch.full((5,), 1.0, dtype=torch.float64)
+    found = few_errors(draws, 10, mean=3 * full, std=2 * full)
+    # 10,000 sets in all; the square of a normal has the variance 2 of its own mean's square.
+    square = 1 / 10
+    assert found["few_mean_error"] ** 2 == pytest.approx(square, abs=5 * square * math.sqrt(2 / 10_000))
+    # E s = sqrt(2 / n) Gamma(n / 2) / Gamma((n - 1) / 2) for the deviation with n = 10 in the denominator.
+    expected = math.sqrt(2 / 10) * math.exp(math.lgamma(5) - math.lgamma(4.5))
+    truth = 0.9 - 2 * expected + 1
+    # A square error has about the spread of its own size.
+    assert found["few_std_error"] ** 2 == pytest.approx(truth, abs=5 * 2 * truth / math.sqrt(10_000))
 
 
 def gaps(std: float, *, train_std: float = 0.1, value: float = 0.0) -> dict[str, Any]:
@@ -287,6 +417,7 @@ def gaps(std: float, *, train_std: float = 0.1, value: float = 0.0) -> dict[str,
     return grid | {
         "grid_std": ones, "grid_few_std": ones, "train_std": np.full(275, train_std),
         "test_std": std * ones, "test_mean": values, "test_standard": values,
+        "train_mean": np.full(275, value), "few_mean_error": 0.3, "few_std_error": 0.2,
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from bayesdrop.experiments import PieceCache, load_experiment
 from bayesdrop.experiments.boluki2020_toy_gradients.survey import survey_grid
 from bayesdrop.experiments.boluki2020_toy_gradients.toy import ESTIMATORS, Toy
 from bayesdrop.experiments.gal2017_mnist.networks import make_network
-from bayesdrop.experiments.gal2017_mnist.plan import Plan
+from bayesdrop.experiments.gal2017_mnist.plan import Pieces, Plan
+from bayesdrop.experiments.gal2017_mnist.report import make_rows
 from bayesdrop.experiments.gal2017_synthetic.networks import TwoHeads, sample_data, train_network
 from bayesdrop.layers import BernoulliDropout, ConcreteDropout, total_kl
 
@@ -130,6 +132,46 @@ def test_a_network_that_serves_two_figures_is_trained_once() -> None:
     # 4 + 4 + 6 in the scans, of which one is two figures', one for the accuracy, and one with fixed rates.
     assert len(paths) == 15
     assert all(key["num_data"] == size for size, keys in plan.sizes.items() for key in keys)
+
+
+def test_the_wide_preset_runs_three_times_and_scans_at_the_papers_width() -> None:
+    experiment = load_experiment("gal2017-mnist")
+    plan = Plan.of(experiment.config("wide"))
+    assert {key["width"] for keys in plan.scales.values() for key in keys} == {512}
+    assert plan.scales[1e-2] == plan.widths[512]
+    assert [key["seed"] for key in plan.main] == [0, 1, 2]
+    # What the default has trained is not trained again.
+    paths, default = (
+        {PieceCache("any", folder="nowhere").path(key) for key in Plan.of(config).keys}
+        for config in (experiment.config("wide"), experiment.config())
+    )
+    assert len(paths) == 45
+    assert len(paths & default) == 10
+
+
+def test_three_runs_have_standard_errors_and_one_has_none() -> None:
+    config = replace(load_experiment("gal2017-mnist").config("smoke"), repeats=3)
+    plan = Plan.of(config)
+
+    def made(key: dict[str, Any]) -> dict[str, Any]:
+        seed = key["seed"]
+        return {
+            "accuracy": 98.0 + seed,
+            "log_likelihood": -0.1,
+            "elbo": -0.2,
+            "rates": np.full(4, 0.1 * seed),
+        }
+
+    rows = make_rows(config, plan, Pieces(plan.keys, [made(key) for key in plan.keys]))
+    found = {row.metric: row for row in rows if row.setting == rows[0].setting}
+    # Of 98, 99, 100 and of 0, 0.1, 0.2: standard deviations of 1 and 0.1, over the root of three.
+    assert found["accuracy (%)"].standard_error == pytest.approx(3**-0.5)
+    assert found["rate, hidden 2"].ours == pytest.approx(0.1)
+    assert found["rate, hidden 2"].standard_error == pytest.approx(0.1 * 3**-0.5)
+    once = replace(config, repeats=1)
+    plan = Plan.of(once)
+    alone = make_rows(once, plan, Pieces(plan.keys, [made(key) for key in plan.keys]))
+    assert all(row.standard_error is None for row in alone)
 
 
 def test_digits_that_are_not_at_hand_are_rows_that_were_not_run(

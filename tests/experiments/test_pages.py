@@ -77,8 +77,14 @@ def test_a_page_has_all_that_a_reader_asks(site: Any) -> None:
         "# Toy (2020), Table 1: the squares of small numbers\n", "More about it.", "run toy2020-squares\n",
         "| 3 | square | 9 | 9.000 |", "| 4 | square | 16 | not run | left out |", "**It holds.**",
         "- Four was not tried.", "| `numbers` | 1, 2, 3 |", "## Preset quick", "toy2020-squares-quick.png",
+        "## The presets side by side", "| claim | preset default | preset quick |",
+        "| Squares grow. | holds | holds |", "| setting | metric | paper | ours, default | ours, quick |",
+        "| 2 | square | 4 | 4.000 | 4.000 |",
     ):  # fmt: skip
         assert piece in page
+    beside = page[page.index("side by side") : page.index("## Preset default")]
+    # The number 3 is in one of them alone.
+    assert "| 3 |" not in beside
     assert "smoke" not in page
     assert "custom" not in page
     index = (site.DOCS / "experiments.md").read_text()

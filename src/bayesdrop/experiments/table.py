@@ -10,7 +10,7 @@ from bayesdrop.errors import require
 from bayesdrop.experiments.record import Record
 from bayesdrop.experiments.row import Row
 
-__all__ = ["markdown_table", "print_table", "shown_number", "text_table"]
+__all__ = ["beside_claims", "beside_rows", "markdown_table", "print_table", "shown_number", "text_table"]
 
 NOT_RUN = "not run"
 NONE, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
@@ -51,8 +51,30 @@ def markdown_table(record: Record) -> str:
     """The table in Markdown."""
     head, rows = _cells(record.outcome.rows)
     align = ["---:" if name in ("paper", "ours") else "---" for name in head]
-    lines = [head, align, *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return _markdown(head, align, rows)
+
+
+def beside_rows(records: Sequence[Record]) -> str:
+    """The numbers that several runs of an experiment share, a column a preset, in Markdown; empty if none."""
+    found = [{(row.setting, row.metric): row for row in record.outcome.rows} for record in records]
+    shared = [key for key in found[0] if all(key in rows for rows in found)]
+    if not shared:
+        return ""
+    lines = [[*key, _paper(found[0][key]), *(_ours(rows[key]) for rows in found)] for key in shared]
+    head = ["setting", "metric", "paper", *(f"ours, {record.preset}" for record in records)]
+    return _markdown(head, ["---", "---", *["---:"] * (len(head) - 2)], lines)
+
+
+def beside_claims(records: Sequence[Record]) -> str:
+    """Which claims hold in which run, a column a preset, in Markdown; empty if no two runs share one."""
+    found = [{claim.text: claim.holds for claim in record.outcome.claims} for record in records]
+    texts = [text for text in found[0] if any(text in claims for claims in found[1:])]
+    if not texts:
+        return ""
+    verdict = {True: "holds", False: "**does not hold**", None: NONE}
+    lines = [[text, *(verdict[claims.get(text)] for claims in found)] for text in texts]
+    head = ["claim", *(f"preset {record.preset}" for record in records)]
+    return _markdown(head, ["---"] * len(head), lines)
 
 
 def print_table(record: Record, *, console: Any = None) -> None:
@@ -98,6 +120,11 @@ def caption(record: Record) -> str:
         else ""
     )
     return f"preset {record.preset}{settings}; bayesdrop {record.version}{commit}"
+
+
+def _markdown(head: list[str], align: list[str], rows: list[list[str]]) -> str:
+    lines = [head, align, *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bayesdrop.experiments.curves.alike import MEANS, SPREADS
+
 __all__ = ["CurveConfig", "common_notes"]
 
 
@@ -34,8 +36,13 @@ def common_notes(config: CurveConfig, own: Sequence[str], head_start: str) -> li
         head_start: what the head start is.
     """
     notes = [
+        f"Two models are said to be the same where their means are less than {MEANS:g} standard deviation "
+        f"apart, root mean square over rows, and their spreads differ by less than a factor of {SPREADS:g}. "
+        "That was fixed after the default had been seen, and before any network 1024 wide was trained.",
         "Standard deviations are of the functions drawn. The paper adds the noise of the model, 1 / tau, "
         "which at its weight decay is too small to be seen.",
+        f"Errors of {config.few_draws} draws are over all sets of as many among {config.num_draws:,} others; "
+        "those of a single set, which an earlier version took, are a matter of chance.",
         *own,
         "The paper does not give the parameters of its Gaussian process; ours maximise the evidence.",
     ]

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from bayesdrop.experiments.curves.alike import means_apart
 from bayesdrop.experiments.curves.series import YEAR
 from bayesdrop.experiments.row import Claim
 
-__all__ = ["at", "few_draws", "rmse", "roughness", "season"]
+__all__ = ["at", "distance", "few_draws", "roughness", "season"]
 
 Values = np.ndarray[Any, Any]
 
@@ -19,10 +20,9 @@ def at(piece: dict[str, Any], name: str, place: float) -> float:
     return float(np.interp(place, np.asarray(piece["grid"]), np.asarray(piece[f"grid_{name}"])))
 
 
-def rmse(predicted: Any, truth: Any) -> float:
-    """Root mean squared error."""
-    difference = np.asarray(predicted) - np.asarray(truth)
-    return float(np.sqrt(np.mean(difference**2)))
+def distance(one: Any, other: Any) -> float:
+    """Root mean square of the difference of two curves."""
+    return means_apart(one, other, 1.0)
 
 
 def season(monthly: Any) -> float:
@@ -46,23 +46,19 @@ def roughness(paths: Values) -> float:
 
 
 def few_draws(text: str, config: Any, *pieces: dict[str, Any]) -> Claim:
-    """Few draws against many, over the grids of all networks; at most twice the error that theory expects."""
-    many = np.concatenate([piece["grid_std"] for piece in pieces])
-    few = np.concatenate([piece["grid_few_std"] for piece in pieces])
-    means = [np.concatenate([piece[f"grid_{name}"] for piece in pieces]) for name in ("few_mean", "mean")]
-    of_mean, of_std = rmse(means[0] / many, means[1] / many), rmse(few / many, 1.0)
+    """Few draws against many, of all networks; at most twice the error that theory expects."""
+    of_mean, of_std = (
+        float(np.sqrt(np.mean([piece[f"few_{name}_error"] ** 2 for piece in pieces])))
+        for name in ("mean", "std")
+    )
     # What the mean and the standard deviation of independent Gaussian draws would have.
     mean_error, std_error = config.few_draws**-0.5, (2 * max(1, config.few_draws - 1)) ** -0.5
     holds = of_mean < 2 * mean_error and of_std < 2 * std_error
-    low, high = np.quantile(few / many, (0.05, 0.95))
     return Claim(
         text,
         f"with {config.few_draws} draws instead of {config.num_draws:,} the mean is off by {of_mean:.2f} "
         f"standard deviations (theory: {mean_error:.2f}), and the standard deviation by {100 * of_std:.0f} % "
-        f"(theory: {100 * std_error:.0f} %), root mean square over x and networks.",
+        f"(theory: {100 * std_error:.0f} %), root mean square over sets of draws, x and networks.",
         holds,
-        ""
-        if holds
-        else f"Enough for a glance, not for the size of the spread: nine in ten points of the curves have a "
-        f"standard deviation between {low:.2f} and {high:.2f} times that of {config.num_draws:,} draws.",
+        "" if holds else "Enough for a glance, not for the size of the spread.",
     )

@@ -79,12 +79,15 @@ def give_head_start(net: nn.Sequential, activation: str, period: float) -> None:
         h_t(x) = 1 - (1/c) sum_k [w_k t + b_k <= 0] relu(w_k x + b_k)
 
     with c such that it ends about `TENT` periods from t on average. The other half, active far from the
-    data too, is as it was. Everything is trained.
+    data too, is as it was. Everything is trained. With a single hidden layer there are kinks alone.
     """
     first, second, *rest = linear_maps(net)
     first.weight.mul_(2 * math.pi / period if activation == "tanh" else SLOPE)
     first.bias.copy_(-first.weight[:, 0] * torch.empty_like(first.bias).uniform_(-REACH, REACH))
     if activation == "tanh":
+        return
+    if not rest:
+        second.weight.div_(SLOPE)
         return
     # Half of what enters a ReLU is lost.
     for linear in (second, *rest[:-1]):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.errors import require
+from bayesdrop.experiments.curves.measures import distance
 from bayesdrop.experiments.curves.series import CURVES, Curve
 
 __all__ = ["fit_process"]
@@ -52,4 +53,6 @@ def fit_process(key: Mapping[str, Any]) -> dict[str, Any]:
     places = {"grid": grid[:, None], "train": x, "test": curve.x_test.numpy()}
     for place, rows in places.items():
         found[f"{place}_mean"], found[f"{place}_std"] = process.predict(rows, return_std=True)
+    for place, y_there in (("train", y), ("test", curve.y_test[:, 0].numpy())):
+        found[f"{place}_rmse"] = distance(found[f"{place}_mean"], y_there)
     return found

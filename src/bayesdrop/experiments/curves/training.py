@@ -1,48 +1,120 @@
-"""One piece: a network trained on a series, and all that its pictures and claims ask it."""
+"""A network trained on a series in stretches, and all that its pictures and claims ask it.
+
+A stretch is a piece: it goes from one look at the spread to the next. `bayesdrop.fit` writes a checkpoint
+every `KEPT` steps and at the end of a stretch, from which the next one goes on bit for bit, so that a run
+that is interrupted loses `KEPT` steps at most.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
+from torch.utils.data import DataLoader
 
-from bayesdrop.errors import Diverged, must
+from bayesdrop.errors import must
 from bayesdrop.experiments.curves.network import Network, make_network
 from bayesdrop.experiments.curves.series import CURVES, Curve
+from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.fit import History, fit
+from bayesdrop.metrics import rmse
 from bayesdrop.predict import predict
-from bayesdrop.randomness import random_state_kept
 
-__all__ = ["ask", "make_optimizer", "train", "train_curve"]
+__all__ = ["ask", "few_errors", "make_optimizer", "make_schedule", "stops", "train", "train_curves"]
 
 #: how often the spread is looked at in training, with how many draws, at how many places
 LOOKS, LOOK_DRAWS, LOOK_PLACES = 16, 200, 25
+#: steps from one checkpoint to the next
+KEPT = 2000
 #: what the learning rate of Adam falls to
 FINAL = 1e-2
 MOMENTUM = 0.9
 
 
-def train_curve(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A piece: key -> what the trained network says on a grid, at the training rows and at the others."""
+def stops(steps: int) -> list[int]:
+    """Steps at which the spread is looked at: more often at first; 0 and the last are among them.
+
+    >>> stops(10)
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    """
+    return sorted({round(steps * (place / LOOKS) ** 2) for place in range(LOOKS + 1)})
+
+
+def train_curves(
+    keys: Sequence[Mapping[str, Any]], *, cache: PieceCache, progress: bool
+) -> list[dict[str, Any]]:
+    """What every trained network says on a grid, at the training rows and at the others.
+
+    Args:
+        keys: a network, its series and settings each; all with as many steps.
+        cache: where stretches of training are found and kept.
+        progress: show bars.
+    """
+    looks = stops(keys[0]["steps"])
+    function = partial(_train_stretch, cache=cache)
+    made: list[list[dict[str, Any]]] = []
+    for start, stop in zip([0, *looks], looks, strict=False):
+        stretches = [{**key, "from": start, "until": stop} for key in keys]
+        label = f"Networks, to step {stop:,}"
+        made.append(run_pieces(stretches, function, cache=cache, progress=progress, label=label))
+    found = []
+    for place in range(len(keys)):
+        spread = np.array([stretch[place]["look_std"] for stretch in made])
+        found.append({**made[-1][place], "look_step": np.array(looks), "look_std": spread})
+    return found
+
+
+def _train_stretch(key: Mapping[str, Any], *, cache: PieceCache) -> dict[str, Any]:
+    """A piece: the spread after some of the steps; after the last one, also all that is asked."""
     curve: Curve = CURVES[key["data"]]()
     network = Network(**{field.name: key["network"][field.name] for field in fields(Network)})
     period = curve.period if key["head_start"] else None
     net = make_network(network, key["width"], seed=key["seed"], period=period)
-    start, stop = key["watched"]
-    watched = torch.linspace(start, stop, LOOK_PLACES).unsqueeze(1)
-    looks: dict[str, list[float]] = {"look_step": [], "look_std": []}
+    stop = key["until"]
+    loss = None
+    if stop:
+        path = _checkpoint(key, stop, cache)
+        before = _checkpoint(key, key["from"], cache)
+        if before.exists() and not path.exists():
+            shutil.copyfile(before, path)
+        history = train(net, curve.x.float(), curve.y.float(), network, key, steps=stop, checkpoint=path)
+        before.unlink(missing_ok=True)
+        loss = float(np.mean(history.loss[-max(1, stop // 20) :]))
+    else:
+        # What a run that was begun anew must not go on from.
+        for later in stops(key["steps"]):
+            _checkpoint(key, later, cache).unlink(missing_ok=True)
+    net.eval()
+    first, last = key["watched"]
+    watched = torch.linspace(first, last, LOOK_PLACES).unsqueeze(1)
+    seen = predict(net, watched, num_draws=min(LOOK_DRAWS, key["num_draws"]), seed=key["seed"])
+    found: dict[str, Any] = {"look_std": float(seen.epistemic.mean().sqrt()), "loss": loss}
+    if stop == key["steps"]:
+        found |= ask(net, curve, key)
+        _checkpoint(key, stop, cache).unlink(missing_ok=True)
+    return found
 
-    def look(step: int) -> None:
-        seen = predict(net, watched, num_draws=min(LOOK_DRAWS, key["num_draws"]), seed=key["seed"])
-        looks["look_step"].append(step)
-        looks["look_std"].append(float(seen.epistemic.mean().sqrt()))
 
-    loss = train(net, curve.x.float(), curve.y.float(), network, key, look)
-    return ask(net, curve, key) | {name: np.array(values) for name, values in looks.items()} | {"loss": loss}
+def _checkpoint(key: Mapping[str, Any], stop: int, cache: PieceCache) -> Path:
+    """Where the training up to a stop is."""
+    own = {name: value for name, value in key.items() if name not in ("from", "until")}
+    path = cache.path({**own, "checkpoint": stop}).with_suffix(".checkpoint")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def half_squared_error(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Half the mean squared error."""
+    loss: Tensor = 0.5 * (net(x) - y).square().mean()
+    return loss
 
 
 def train(
@@ -51,8 +123,10 @@ def train(
     y: Tensor,
     network: Network,
     key: Mapping[str, Any],
-    look: Callable[[int], None] = lambda step: None,
-) -> float:
+    *,
+    steps: int,
+    checkpoint: Path | None = None,
+) -> History:
     """Train in place on half the mean squared error, all rows at every step.
 
     Args:
@@ -61,51 +135,44 @@ def train(
         y: (N, 1).
         network: its learning rate and decay.
         key: its `solver`, `lr`, `steps` and `seed` count.
-        look: told of steps on the way, at the first and the last too; the network is then in eval mode.
-
-    Returns: the mean loss of the last twentieth of all steps.
+        steps: how many of all `steps` are made, those of the checkpoint included.
+        checkpoint: the file to go on from, and to write to.
     """
-    steps = key["steps"]
-    optimizer, scheduler = make_optimizer(net, network, key)
-    pauses = {round(steps * (place / LOOKS) ** 2) for place in range(LOOKS)}
-    tail: list[Tensor] = []
-    with random_state_kept():
-        torch.manual_seed(key["seed"])
-        for step in range(steps):
-            if step in pauses:
-                net.eval()
-                look(step)
-            net.train()
-            optimizer.zero_grad()
-            loss = 0.5 * (net(x) - y).square().mean()
-            loss.backward()
-            optimizer.step()
-            scheduler.step()
-            if step >= steps - max(1, steps // 20):
-                tail.append(loss.detach())
-        net.eval()
-        look(steps)
-    last = float(torch.stack(tail).mean())
-    if not np.isfinite(last):
-        raise Diverged(f"train: the loss is {last} after {steps} steps.", step=steps, epoch=steps)
-    return last
+    # One item is all rows, in their order: a step is an epoch.
+    whole: Any = DataLoader([(x, y)], batch_size=None, generator=torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    return fit(
+        net,
+        whole,
+        half_squared_error,
+        epochs=steps,
+        lr=key["lr"],
+        optimizer=lambda groups: make_optimizer(net, network, key),
+        scheduler=lambda optimizer: make_schedule(optimizer, network, key),
+        checkpoint=checkpoint,
+        checkpoint_every=KEPT,
+        seed=key["seed"],
+        progress=False,
+    )
 
 
-def make_optimizer(
-    net: nn.Module, network: Network, key: Mapping[str, Any]
-) -> tuple[torch.optim.Optimizer, LRScheduler]:
-    """The authors' stochastic gradient descent, biases at twice the rate; or Adam along a cosine."""
+def make_optimizer(net: nn.Module, network: Network, key: Mapping[str, Any]) -> torch.optim.Optimizer:
+    """The authors' stochastic gradient descent, biases at twice the rate; or Adam."""
     biases = [value for name, value in net.named_parameters() if name.endswith("bias")]
     weights = [value for name, value in net.named_parameters() if not name.endswith("bias")]
     groups: list[dict[str, Any]] = [{"params": weights}, {"params": biases}]
     if key["solver"] == "adam":
-        adam = torch.optim.Adam(groups, lr=key["lr"], weight_decay=network.decay, fused=True)
-        return adam, CosineAnnealingLR(adam, key["steps"], eta_min=FINAL * key["lr"])
+        return torch.optim.Adam(groups, lr=key["lr"], weight_decay=network.decay, fused=True)
     if key["solver"] != "sgd":
         raise ValueError(must("make_optimizer", "solver", "'adam' or 'sgd'", key["solver"]))
     groups[1]["lr"] = 2 * network.lr
-    sgd = torch.optim.SGD(groups, lr=network.lr, momentum=MOMENTUM, weight_decay=network.decay)
-    return sgd, LambdaLR(sgd, lambda step: (1 + network.gamma * step) ** -network.power)
+    return torch.optim.SGD(groups, lr=network.lr, momentum=MOMENTUM, weight_decay=network.decay)
+
+
+def make_schedule(optimizer: torch.optim.Optimizer, network: Network, key: Mapping[str, Any]) -> LRScheduler:
+    """The authors' schedule; or, for Adam, a cosine over all steps."""
+    if key["solver"] == "adam":
+        return CosineAnnealingLR(optimizer, key["steps"], eta_min=FINAL * key["lr"])
+    return LambdaLR(optimizer, lambda step: (1 + network.gamma * step) ** -network.power)
 
 
 def ask(net: nn.Module, curve: Curve, key: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,32 +182,51 @@ def ask(net: nn.Module, curve: Curve, key: Mapping[str, Any]) -> dict[str, Any]:
     """
     start, stop = key["between"]
     grid = torch.linspace(start, stop, key["num_grid"], dtype=torch.float64).unsqueeze(1)
-    places = {"grid": grid, "train": curve.x, "test": curve.x_test}
-    x = torch.cat(list(places.values())).float()
     seed, paths = key["seed"], key["num_paths"]
-    many = predict(net, x, num_draws=key["num_draws"], seed=seed, keep_draws=False)
-    # A seed of its own: the first draws of `many` would be among those they are compared with.
-    few = predict(net, x, num_draws=key["few_draws"], seed=seed + 1)
+    places = {"grid": (grid, None), "train": (curve.x, curve.y), "test": (curve.x_test, curve.y_test)}
+    found: dict[str, Any] = {"grid": grid[:, 0]}
+    for place, (rows, y) in places.items():
+        x = rows.float()
+        # A seed is the same functions, at whatever rows they are asked.
+        many = predict(net, x, num_draws=key["num_draws"], seed=seed, keep_draws=False)
+        # A seed of its own: the first draws of `many` would be among those they are compared with.
+        few = predict(net, x, num_draws=key["few_draws"], seed=seed + 1)
+        with torch.no_grad():
+            standard = net(x)
+        values = {
+            "mean": many.mean,
+            "std": many.epistemic.sqrt(),
+            "few_mean": few.mean,
+            "few_std": few.epistemic.sqrt(),
+            "standard": standard,
+        }
+        found |= {f"{place}_{name}": value[:, 0] for name, value in values.items()}
+        if y is not None:
+            found[f"{place}_rmse"] = float(rmse(many, y.float()))
+    found |= few_errors(
+        predict(net, grid.float(), num_draws=key["num_draws"], seed=seed + 1).draws[:, :, 0],
+        key["few_draws"], mean=found["grid_mean"], std=found["grid_std"],
+    )  # fmt: skip
     functions = predict(net, grid.float(), num_draws=paths, seed=seed)
     scattered = predict(
         net, grid.float(), num_draws=max(paths, key["num_draws"] // 10), seed=seed, draws="independent"
     )
-    with torch.no_grad():
-        standard = net(x)
-    whole = {
-        "mean": many.mean,
-        "std": many.epistemic.sqrt(),
-        "few_mean": few.mean,
-        "few_std": few.epistemic.sqrt(),
-        "standard": standard,
-    }
-    found: dict[str, Any] = {
-        "grid": grid[:, 0],
+    return found | {
         "paths": functions.draws[:, :, 0],
         "scattered_paths": scattered.draws[:paths, :, 0],
         "scattered_std": scattered.epistemic.sqrt()[:, 0],
     }
-    for name, values in whole.items():
-        parts = values[:, 0].split([len(part) for part in places.values()])
-        found |= {f"{place}_{name}": part for place, part in zip(places, parts, strict=True)}
-    return found
+
+
+def few_errors(draws: Tensor, few: int, *, mean: Tensor, std: Tensor) -> dict[str, float]:
+    """How far means and standard deviations of few draws are off, root mean square over sets of them and x.
+
+    Args:
+        draws: (T, G) of functions; they are cut into sets of `few`.
+        few: at least 2.
+        mean: (G,) of many draws.
+        std: (G,) of many draws; errors are in units of it.
+    """
+    sets = draws[: len(draws) // few * few].reshape(-1, few, draws.shape[1])
+    off = {"mean": sets.mean(1) - mean, "std": sets.std(1, correction=0) - std}
+    return {f"few_{name}_error": float((value / std).square().mean().sqrt()) for name, value in off.items()}

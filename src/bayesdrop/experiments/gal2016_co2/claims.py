@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesdrop.experiments.curves.measures import at, few_draws, rmse, season
+from bayesdrop.experiments.curves.alike import likeness, spreads_are_alike
+from bayesdrop.experiments.curves.measures import at, few_draws, season
 from bayesdrop.experiments.curves.series import Curve
 from bayesdrop.experiments.row import Claim
 
@@ -19,6 +20,8 @@ __all__ = ["make_claims"]
 Piece = dict[str, Any]
 #: where the spread is looked at last, behind x*
 LAST = 4.5
+#: share of the data's seasons that a network which fits them has at least
+FITS = 0.5
 
 
 def make_claims(config: Config, curve: Curve, found: Mapping[str, Piece], process: Piece) -> list[Claim]:
@@ -32,12 +35,13 @@ def make_claims(config: Config, curve: Curve, found: Mapping[str, Piece], proces
         _bounded({"p = 0.1": tanh, "p = 0.2": found["tanh2"]}, relu, end, far),
         _rates(tanh, found["tanh2"]),
         _layers(relu, found["shallow"], far),
+        _fewer(found, curve),
         _seasons({"ReLU": relu, "TanH": tanh, "the Gaussian process": process}, curve),
         _told({"ReLU": relu, "TanH": tanh, "the Gaussian process": process}, curve),
         few_draws(
             "5.1, fig. 3: 10 passes already give a reasonable estimate of mean and uncertainty.",
             config,
-            *found.values(),
+            *(found[name] for name in ("relu", "shallow", "tanh", "tanh2")),
         ),
     ]
 
@@ -108,8 +112,8 @@ def _bounded(networks: Mapping[str, Piece], relu: Piece, end: float, far: float)
 def _rates(tanh: Piece, tanh2: Piece) -> Claim:
     """Ratios of the spread behind the data, before training and after it."""
     first, last = (float(tanh2["look_std"][place] / tanh["look_std"][place]) for place in (0, -1))
-    alike = 1 / 1.25 < last < 1.25
-    holds = first > 1.25 and alike
+    alike = spreads_are_alike(last)
+    holds = first > 1 and not spreads_are_alike(first) and alike
     if holds:
         correction = ""
     elif alike:
@@ -127,18 +131,39 @@ def _rates(tanh: Piece, tanh2: Piece) -> Claim:
 
 
 def _layers(relu: Piece, shallow: Piece, far: float) -> Claim:
-    ratio = at(shallow, "std", far) / at(relu, "std", far)
-    means = [at(piece, "mean", far) for piece in (relu, shallow)]
-    stds = [at(piece, "std", far) for piece in (relu, shallow)]
-    between = rmse(relu["train_mean"], shallow["train_mean"])
-    apart = abs(means[0] - means[1]) / max(stds)
-    holds = 0.5 < ratio < 2 and apart < 2
+    found = likeness(relu, shallow, train="on the training months", test="on those that followed")
+    told = [f"{at(piece, 'mean', far):.2f} +- {at(piece, 'std', far):.2f}" for piece in (relu, shallow)]
     return Claim(
         "5.1: models with one layer less converge to the same results.",
-        f"means differ by {between:.2f} (root mean square) on the training months; at x* "
-        f"{means[0]:.2f} +- {stds[0]:.2f} with 4 hidden layers and {means[1]:.2f} +- {stds[1]:.2f} with 3.",
+        f"{found}. At x*: {told[0]} with 4 hidden layers and {told[1]} with 3.",
+        found.same,
+        found.correction,
+    )
+
+
+def _fewer(found: Mapping[str, Piece], curve: Curve) -> Claim:
+    """A network fits that has more than half of the seasons in its mean, at the months it has learned."""
+    truth = season(curve.y[:, 0])
+    shares = {name: season(found[name]["train_mean"]) / truth for name in ("relu", "shallow", "two", "one")}
+    fits = {name: share > FITS for name, share in shares.items()}
+    told = ", ".join(
+        f"{100 * share:.0f} % with {layers}"
+        for layers, share in zip((4, 3, 2, 1), shares.values(), strict=True)
+    )
+    holds = fits["relu"] and fits["shallow"] and not fits["two"] and not fits["one"]
+    correction = ""
+    if not (fits["relu"] and fits["shallow"]):
+        correction = "Nor were the deeper ones successful."
+    elif fits["one"]:
+        correction = "One hidden layer suffices."
+    elif fits["two"]:
+        correction = "Two hidden layers suffice, from this start; one does not."
+    return Claim(
+        "5.1: models with a smaller number of layers than 3 or 4 could not be fitted to the data.",
+        f"seasons in the predictive mean at the training months, as a share of the data's: {told} hidden "
+        f"layers; more than {100 * FITS:.0f} % counts as fitted.",
         holds,
-        f"Alike where data are; at x* they are {apart:.1f} standard deviations apart." if apart > 1 else "",
+        correction,
     )
 
 

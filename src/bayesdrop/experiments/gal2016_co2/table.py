@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bayesdrop.experiments.curves.config import common_notes
-from bayesdrop.experiments.curves.measures import at, rmse, roughness, season
+from bayesdrop.experiments.curves.measures import at, distance, roughness, season
 from bayesdrop.experiments.curves.series import Curve
 from bayesdrop.experiments.row import Row
 
@@ -18,6 +18,8 @@ __all__ = ["TITLES", "make_notes", "make_rows"]
 TITLES = {
     "relu": "MC dropout, ReLU, 4 hidden layers",
     "shallow": "MC dropout, ReLU, 3 hidden layers",
+    "two": "MC dropout, ReLU, 2 hidden layers",
+    "one": "MC dropout, ReLU, 1 hidden layer",
     "tanh": "MC dropout, TanH, p = 0.1",
     "tanh2": "MC dropout, TanH, p = 0.2",
 }
@@ -31,13 +33,13 @@ def make_rows(
     seasons = season(y)
     relu = found["relu"]
     rows = [
-        Row("standard dropout, ReLU", "RMSE, training months", None, rmse(relu["train_standard"], y)),
+        Row("standard dropout, ReLU", "RMSE, training months", None, distance(relu["train_standard"], y)),
         Row("standard dropout, ReLU", "value at x*", "0", at(relu, "standard", far)),
     ]
     for name, piece in {**found, "process": process}.items():
         title = TITLES.get(name, "Gaussian process")
         rows += [
-            Row(title, "RMSE, training months", None, rmse(piece["train_mean"], y)),
+            Row(title, "RMSE, training months", None, piece["train_rmse"]),
             Row(title, "seasons, share of the data's", None, season(piece["train_mean"]) / seasons),
             Row(title, "mean std, training months", None, float(piece["train_std"].mean())),
             Row(title, "std at the end of the data", None, at(piece, "std", end)),

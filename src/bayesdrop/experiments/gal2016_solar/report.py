@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesdrop.experiments.curves.alike import MEANS, SPREADS, likeness, means_apart
 from bayesdrop.experiments.curves.config import common_notes
-from bayesdrop.experiments.curves.measures import few_draws, rmse, roughness
+from bayesdrop.experiments.curves.measures import distance, few_draws, roughness
 from bayesdrop.experiments.curves.series import GAP, Curve
 from bayesdrop.experiments.row import Claim, Row
 
@@ -38,15 +39,15 @@ def make_rows(curve: Curve, found: Mapping[str, Piece], process: Piece) -> list[
     """Errors, spreads and coverage of each model."""
     y, y_test, relu = curve.y[:, 0], curve.y_test[:, 0], found["relu"]
     rows = [
-        Row("standard dropout, ReLU", "RMSE, training years", None, rmse(relu["train_standard"], y)),
-        Row("standard dropout, ReLU", "RMSE, gaps", None, rmse(relu["test_standard"], y_test)),
+        Row("standard dropout, ReLU", "RMSE, training years", None, distance(relu["train_standard"], y)),
+        Row("standard dropout, ReLU", "RMSE, gaps", None, distance(relu["test_standard"], y_test)),
     ]
     for name, piece in {**found, "process": process}.items():
         title = TITLES.get(name, "Gaussian process")
         inside, outside = float(piece["train_std"].mean()), float(piece["test_std"].mean())
         rows += [
-            Row(title, "RMSE, training years", None, rmse(piece["train_mean"], y)),
-            Row(title, "RMSE, gaps", None, rmse(piece["test_mean"], y_test)),
+            Row(title, "RMSE, training years", None, piece["train_rmse"]),
+            Row(title, "RMSE, gaps", None, piece["test_rmse"]),
             Row(title, "mean std, training years", None, inside),
             Row(title, "mean std, gaps", None, outside),
             Row(title, "ratio of the two", None, outside / inside),
@@ -83,7 +84,8 @@ def _wider(piece: Piece, process: Piece) -> Claim:
         float(np.mean(gaps)) / inside,
         float(process["test_std"].mean() / process["train_std"].mean()),
     )
-    holds = ratio > 1
+    # Two runs of the default, with the same settings and seed, had 0.95 and 1.10: more is asked.
+    holds = ratio > SPREADS
     return Claim(
         "Fig. D.1: the network is less certain in the gaps than at the years that it has learned.",
         f"mean standard deviation {inside:.3f} at training years and "
@@ -91,8 +93,9 @@ def _wider(piece: Piece, process: Piece) -> Claim:
         holds,
         ""
         if holds
-        else f"It is as certain in the gaps as at the years that it has learned: {ratio:.2f} times the "
-        f"spread. The Gaussian process has {other:.0f} times the spread in the gaps that it has there.",
+        else f"It is about as certain in the gaps as at the years that it has learned: {ratio:.2f} times the "
+        f"spread, and less than {SPREADS:g} counts as the same. The Gaussian process has {other:.0f} "
+        "times the spread in the gaps that it has there.",
     )
 
 
@@ -120,29 +123,25 @@ def widening(piece: Piece, y: Any) -> float:
 
 
 def _standard(piece: Piece, y: Any) -> Claim:
-    one, many = rmse(piece["test_standard"], y), rmse(piece["test_mean"], y)
-    apart = rmse(piece["test_standard"], piece["test_mean"])
-    std = float(piece["test_std"].mean())
+    one, many = distance(piece["test_standard"], y), distance(piece["test_mean"], y)
+    apart = means_apart(piece["test_standard"], piece["test_mean"], piece["test_std"])
+    holds = apart < MEANS
     return Claim(
         "4: the mean of MC dropout can be approximated by one pass with averaged weights (standard dropout).",
-        f"in the gaps the two differ by {apart:.3f} (root mean square), {apart / std:.1f} standard "
-        f"deviations; RMSE {one:.3f} in one pass, {many:.3f} with the mean of draws.",
-        apart < std,
-        ""
-        if apart < std
-        else "In a deep network the two are not the same, and one pass has no spread at all.",
+        f"in the gaps the two are {apart:.2f} standard deviations apart (root mean square); RMSE {one:.3f} "
+        f"in one pass, {many:.3f} with the mean of draws.",
+        holds,
+        "" if holds else "In a deep network the two are not the same, and one pass has no spread at all.",
     )
 
 
 def _layers(found: Mapping[str, Piece]) -> Claim:
-    deep, shallow = found["relu"], found["shallow"]
-    ratio = float(shallow["test_std"].mean() / deep["test_std"].mean())
-    apart, std = rmse(deep["test_mean"], shallow["test_mean"]), float(deep["test_std"].mean())
+    alike = likeness(found["relu"], found["shallow"], train="at training years", test="in the gaps")
     return Claim(
         "5.1: models with one layer less converge to the same results.",
-        f"in the gaps their means differ by {apart:.3f} (root mean square), {apart / std:.1f} standard "
-        f"deviations, and the spread with 3 hidden layers is {ratio:.2f} times that with 4.",
-        0.67 < ratio < 1.5 and apart < 2 * std,
+        f"3 hidden layers instead of 4: {alike}.",
+        alike.same,
+        alike.correction,
     )
 
 

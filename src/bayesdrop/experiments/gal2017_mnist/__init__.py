@@ -6,7 +6,8 @@ length scales). The prior length scale is l sqrt(K_in), and the N of the objecti
 that the network is trained on.
 
 The default trains for 25 epochs, and for 10 in the scans, along a cosine, at a learning rate of the rates
-that is ten times that of the weights; the preset "paper" for the 500 epochs of the paper.
+that is ten times that of the weights, once. The preset "wide" trains every network three times, and scans the
+length scales at the paper's width too; the preset "paper" has the 500 epochs of the paper.
 """
 
 from __future__ import annotations
@@ -60,6 +61,18 @@ SMOKE = Config(
     scan_draws=2,
 )
 PRESETS = {
+    "quick": Config(
+        train_sizes=(100, 2500),
+        widths=(64, 128),
+        length_scales=(1e-2, 1.0),
+        width=128,
+        length_scale_width=64,
+        steps=600,
+        scan_steps=300,
+        num_draws=20,
+        scan_draws=10,
+    ),
+    "wide": Config(length_scale_width=512, repeats=3),
     "paper": Config(
         train_sizes=(100, 500, 2500, 10_000, 25_000, 50_000),
         widths=(128, 256, 512, 1024, 2048),
@@ -69,7 +82,7 @@ PRESETS = {
         scan_draws=200,
         repeats=3,
         rate_lr=1e-3,
-    )
+    ),
 }
 
 

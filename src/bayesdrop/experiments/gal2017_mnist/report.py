@@ -36,14 +36,15 @@ def make_rows(config: Config, plan: Plan, pieces: Pieces | None) -> list[Row]:
         if pieces is None:
             return Row(setting, metric, paper, None)
         values = pieces.values(keys, what)
-        error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else None
-        return Row(setting, metric, paper, values.mean(), error)
+        return Row(setting, metric, paper, values.mean(), _error(values))
 
     def rate_rows(setting: str, keys: Keys, paper: Mapping[str, str]) -> list[Row]:
-        rates = None if pieces is None else pieces.values(keys, "rates").mean(0)
+        if pieces is None:
+            return [Row(setting, f"rate, {layer}", paper.get(layer), None) for layer in LAYERS]
+        rates = pieces.values(keys, "rates")
         return [
-            Row(setting, f"rate, {layer}", paper.get(layer), None if rates is None else rates[place])
-            for place, layer in enumerate(LAYERS)
+            Row(setting, f"rate, {layer}", paper.get(layer), own.mean(), _error(own))
+            for layer, own in zip(LAYERS, rates.T, strict=True)
         ]
 
     name = f"3x{config.width}, {plan.num_data:,} digits"
@@ -73,6 +74,11 @@ def make_rows(config: Config, plan: Plan, pieces: Pieces | None) -> list[Row]:
     return rows
 
 
+def _error(values: Array) -> float | None:
+    """Standard error of the mean over runs; None for one run."""
+    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+
+
 def make_claims(config: Config, plan: Plan, pieces: Pieces) -> list[Claim]:
     """What section 4.3 and appendix D.1 say, in their order."""
     return [
@@ -84,11 +90,13 @@ def make_claims(config: Config, plan: Plan, pieces: Pieces) -> list[Claim]:
 
 
 def _accuracy_claims(plan: Plan, pieces: Pieces) -> list[Claim]:
-    reached = float(pieces.values(plan.main, "accuracy").mean())
+    accuracies = pieces.values(plan.main, "accuracy")
+    reached, error = float(accuracies.mean()), _error(accuracies)
+    runs = "" if error is None else f" +- {error:.2f} (standard error of {len(accuracies)} runs)"
     claims = [
         Claim(
             "Concrete dropout achieves an accuracy of 98.6 %.",
-            f"{reached:.2f} %; 10,000 test digits have a standard error of {SAMPLING:.2f} %.",
+            f"{reached:.2f} %{runs}; 10,000 test digits have a standard error of {SAMPLING:.2f} %.",
             reached > PAPER_ACCURACY - 2 * SAMPLING,
         )
     ]
@@ -182,8 +190,8 @@ def make_notes(config: Config) -> list[str]:
     epochs, scan = (round(steps * config.batch_size / full) for steps in (config.steps, config.scan_steps))
     return [
         f"{config.steps:,} steps ({epochs} epochs) for the accuracy and {config.scan_steps:,} ({scan} epochs "
-        "of all digits) in the scans, along a cosine; the paper trains for 500 epochs, about 200,000 steps, "
-        "three times.",
+        "of all digits) in the scans, along a cosine; the paper trains for 500 epochs, about 200,000 steps.",
+        f"Runs of every network: {config.repeats}; the paper has three.",
         f"Rates learn at {config.rate_lr:g}, weights at {config.lr:g}: Adam moves a logit by at most its "
         "learning rate a step, so that rates need a larger one to converge in fewer steps.",
         "In fig. 5 the network of all digits is that of the accuracy, as its rates still move when the scans "
