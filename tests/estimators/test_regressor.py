@@ -88,7 +88,9 @@ def test_the_global_random_state_is_left_alone() -> None:
     torch.testing.assert_close(torch.rand(3), expected)
 
 
-@pytest.mark.parametrize("method", ["bernoulli", "concrete", "learnable", "gaussian", "dropconnect"])
+@pytest.mark.parametrize(
+    "method", ["bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "meanfield"]
+)
 @pytest.mark.parametrize("noise", ["fixed", "map", "learned", "heteroscedastic"])
 def test_every_posterior_and_noise_fits(method: str, noise: str) -> None:
     x, y = waves(80)

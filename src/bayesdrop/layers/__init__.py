@@ -16,6 +16,7 @@ from bayesdrop.layers.dropconnect import DropConnect
 from bayesdrop.layers.frozen import FrozenBatchNorm, freeze_batch_norm
 from bayesdrop.layers.gaussian import GaussianDropout
 from bayesdrop.layers.learnable import LearnableDropout
+from bayesdrop.layers.mean_field import MeanFieldGaussian
 from bayesdrop.layers.mixture import MixtureDropout
 from bayesdrop.layers.recurrent import RecurrentDropout
 from bayesdrop.layers.share import share_rates
@@ -33,6 +34,7 @@ __all__ = [
     "GaussianNoise",
     "LearnableDropout",
     "LearnableNoise",
+    "MeanFieldGaussian",
     "MixtureDropout",
     "RecurrentDropout",
     "StochasticLayer",

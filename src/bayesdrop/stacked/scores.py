@@ -64,12 +64,29 @@ def _outputs(
             # Outputs first: a last layer of one or two outputs is then a fast product too.
             rows = weight.T.contiguous()
             shape = (1, weight.shape[0]) if site.endswith("input") else tuple(rows.shape)
-            drawn = rows * source.rows(site, first, count, shape, sample).to(weight.dtype)
+            made = source.rows(site, first, count, shape, sample).to(weight.dtype)
+            std = network.stds[place] if network.stds else None
+            drawn = rows * made if std is None else rows + std.T * made
+            shift = (
+                bias
+                if std is None
+                else bias + _bias_noise(network, place, site, sample, source, first, count)
+            )
             h = h if h.dim() == 3 else h.expand(count, *h.shape)
-            h = torch.baddbmm(bias, h, drawn.transpose(1, 2))
+            h = torch.baddbmm(shift, h, drawn.transpose(1, 2))
         if place < last:
             h = apply_activation(network.settings.activation, h)
     return h if h.dim() == 3 else h.expand(count, *h.shape)
+
+
+def _bias_noise(
+    network: Trained, place: int, site: str, sample: Noise, source: NoiseSource, first: int, count: int
+) -> Tensor:
+    """(C, 1, K_out) what Gaussian biases add to their means in some draws."""
+    std = network.bias_stds[place]
+    assert std is not None
+    drawn = source.rows(site.replace(".weight", ".bias"), first, count, (1, len(std)), sample)
+    return std * drawn.to(std.dtype)
 
 
 @dataclass(frozen=True, eq=False)
