@@ -31,6 +31,7 @@ def run_experiment(
     processes: int = 1,
     output: str | os.PathLike[str] = "results",
     cache: str | os.PathLike[str] | None = None,
+    earlier: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Record:
     """Run an experiment; write `<name>.json` and `<name>.png`.
@@ -46,6 +47,8 @@ def run_experiment(
         processes: how many pieces are computed at a time.
         output: the folder of both files; it is made if need be.
         cache: the folder of finished pieces; `runs` in the user's cache if None.
+        earlier: a results file whose numbers are used where version and settings agree, instead of computing
+            them again; for experiments with `TAKES_EARLIER`. The record tells which commit they are of.
         progress: show bars (needs the extra "cli").
 
     Returns: the record, as its file gives it.
@@ -53,6 +56,9 @@ def run_experiment(
     experiment = load_experiment(name)
     overrides = dict(overrides or {})
     config = with_settings(experiment.config(preset), overrides)
+    if earlier is not None and not experiment.takes_earlier:
+        hint = "Its pieces are in the cache, or are computed."
+        raise ValueError(must(name, "earlier", "None: it cannot use a results file", str(earlier), hint))
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise ValueError(must("run_experiment", "output", "a folder", str(output)))
@@ -60,7 +66,14 @@ def run_experiment(
     require("matplotlib.figure", extra="plot", owner=f"The picture of {name}")
     folder.mkdir(parents=True, exist_ok=True)
     check_writable(folder / f"{name}.json", owner="run_experiment")
-    pieces = PieceCache(name, folder=cache, revision=experiment.revision, fresh=fresh, processes=processes)
+    pieces = PieceCache(
+        name,
+        folder=cache,
+        revision=experiment.revision,
+        fresh=fresh,
+        processes=processes,
+        earlier=None if earlier is None else read_record(earlier),
+    )
     commit, start = _commit(), time.perf_counter()
     outcome = experiment.run(config, cache=pieces, progress=progress)
     record = Record(

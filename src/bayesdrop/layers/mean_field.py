@@ -25,10 +25,10 @@ class MeanFieldGaussian(WeightNoiseLayer):
         W_jk ~ N(w_jk, s_jk^2),     b_j ~ N(m_j, t_j^2)
         in training, by row:        h_j ~ N(w_j x + m_j, s_j^2 x^2 + t_j^2)
 
-    Training samples the outputs (the local reparametrisation): every row has noise of its own for the price of
-    a second product, and gradients vary much less than with one set of weights for a batch. In a draw the
-    weights themselves are held, so that a draw is a function. Each output has the same moments either way; the
-    outputs of a row at several positions (pixels, time steps) share their weights in a draw and with
+    Training samples the outputs (the local reparametrisation): every row has noise of its own for the price
+    of a second product, and gradients vary much less than with one set of weights for a batch. In a draw the
+    weights themselves are held, so that a draw is a function. Each output has the same moments either way;
+    the outputs of a row at several positions (pixels, time steps) share their weights in a draw and with
     `per_row=True`, and are independent in training otherwise.
 
     The divergence is exact: sum_jk [ l^2 (w^2 + s^2) - log(l^2 s^2) - 1 ] / 2, and the same for the bias.

@@ -16,7 +16,7 @@ from bayesdrop.stacked.export import layer_noise
 from bayesdrop.stacked.heads import make_head
 from bayesdrop.stacked.job import Trained
 
-__all__ = ["Scores", "draw_outputs", "log_likelihoods", "score"]
+__all__ = ["Scores", "draw_outputs", "expected", "log_likelihoods", "mean_weight_outputs", "score"]
 
 #: numbers of one layer's activations that are held at a time
 _CHUNK = 2**21
@@ -40,6 +40,16 @@ def draw_outputs(network: Trained, x: Tensor, *, num_draws: int, seed: int = 0) 
     for first in range(0, num_draws, size):
         count = min(size, num_draws - first)
         yield _outputs(network, x, noises, source, first, count)
+
+
+def mean_weight_outputs(network: Trained, x: Tensor) -> Tensor:
+    """(N, outputs) of one pass with the mean weights: "weight averaging", no draw at all.
+
+    Args:
+        network: trained.
+        x: (N, K) inputs, prepared as those it was trained on.
+    """
+    return _outputs(network, x, [None] * len(network.weights), NoiseSource(0), 0, 1)[0]
 
 
 def _outputs(
@@ -135,7 +145,7 @@ def score(
             level = (level + log_noise_scale).view(1, 1, -1)
         for drawn in draw_outputs(network, x, num_draws=num_draws, seed=seed):
             output = drawn.contiguous()
-            part = _means(output, network.settings.noise, y).sum(0)
+            part = expected(output, network.settings.noise, y.shape[-1]).sum(0)
             if network.settings.noise == "heteroscedastic" and log_noise_scale:
                 output[..., y.shape[1] :] += 2 * log_noise_scale
             targets = y.expand(len(output), *y.shape)
@@ -148,11 +158,11 @@ def score(
     return Scores(mean / count, total - math.log(count))
 
 
-def _means(output: Tensor, noise: str, y: Tensor) -> Tensor:
+def expected(output: Tensor, noise: str, targets: int) -> Tensor:
     """(C, N, D) what each draw expects: a target, or the probabilities of classes or labels."""
     if noise == "classes":
         return torch.softmax(output, -1)
-    return torch.sigmoid(output) if noise == "labels" else output[..., : y.shape[-1]]
+    return torch.sigmoid(output) if noise == "labels" else output[..., :targets]
 
 
 def log_likelihoods(checked: Sequence[tuple[Trained, Tensor, Tensor]]) -> list[float]:
