@@ -48,6 +48,7 @@ def add_experiments(app: Any, typer: Any) -> None:
         earlier: Path | None = from_option,
     ) -> None:
         """Run an experiment, or go on with it; write its numbers and its picture; print its table."""
+        from bayesdrop.experiments.record import read_record
         from bayesdrop.experiments.registry import load_experiment
         from bayesdrop.experiments.settings import with_settings
 
@@ -64,6 +65,7 @@ def add_experiments(app: Any, typer: Any) -> None:
                     raise ValueError(f"--from: {name} cannot use a results file; leave it out.")
                 if not earlier.is_file():
                     raise ValueError(f"--from must be a results file; there is no {earlier}.")
+                read_record(earlier)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
         _run(name, preset, overrides, fresh, processes, output, earlier)

@@ -148,7 +148,7 @@ class Mixture:
 
     @torch.no_grad()
     def mean_weights(self, x: Array) -> Tensor:
-        """(N, D) what the networks with their mean weights expect, averaged: "weight averaging" instead of draws.
+        """(N, D) what the networks expect with their mean weights: "weight averaging" instead of draws.
 
         Args:
             x: (N, D) columns as those of the table.

@@ -68,7 +68,7 @@ def _match(found: Benchmark) -> Claim:
 
 def _experiment_time(found: Benchmark) -> Claim:
     """One fit with learned rates against the grid of rates, by the seconds of this page."""
-    told, slower = [], []
+    told, slower, searched = [], [], []
     for name in found.present:
         rows = len(load_set(name))
         grid, search = found.seconds[name, "two-layers"], found.seconds[name, "concrete"]
@@ -76,9 +76,8 @@ def _experiment_time(found: Benchmark) -> Claim:
         told.append(f"{name} {single:.1f} against {grid:.1f} s ({search:.1f} s with its own search)")
         if single >= grid:
             slower.append(name)
-    searched = [
-        name for name in found.present if found.seconds[name, "concrete"] > found.seconds[name, "two-layers"]
-    ]
+        if search > grid:
+            searched.append(name)
     correction = f"Not on {', '.join(slower)}. " if slower else ""
     if searched:
         correction += (
