@@ -101,6 +101,23 @@ def test_every_posterior_and_noise_fits(method: str, noise: str) -> None:
     assert len(model.mixture_.components) == 2
 
 
+@pytest.mark.parametrize("noise", ["map", "heteroscedastic"])
+@pytest.mark.parametrize("input_p", [0.0, 0.05])
+def test_gaussian_weights_are_saved_and_go_on_with_more_rows(
+    tmp_path: Path, noise: str, input_p: float
+) -> None:
+    x, y = waves(120)
+    options: dict[str, Any] = {"method": "meanfield", "noise": noise, "p": 0.05, "input_p": input_p}
+    model = DropoutRegressor(**SMALL, **options, length_scale=0.5).fit(x[:80], y[:80])
+    network = model.mixture_.components[0].network
+    assert [std is None for std in network.stds] == [input_p == 0] + [False] * (len(network.weights) - 1)
+    model.save(tmp_path / "model.safetensors")
+    loaded = DropoutRegressor.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
+    np.testing.assert_array_equal(loaded.log_likelihood(x, y), model.log_likelihood(x, y))
+    assert np.isfinite(model.partial_fit(x[80:], y[80:]).predict(x)).all()
+
+
 def test_several_targets_have_intervals_each() -> None:
     x, y = waves(150)
     both = np.stack([y, -2 * x[:, 1]], 1)

@@ -21,6 +21,7 @@ from bayesdrop.experiments.gal2017_uci import _plan as plan_2017
 from bayesdrop.experiments.gal2017_uci import run as run_2017
 from bayesdrop.experiments.record import NotReusable
 from bayesdrop.experiments.uci.claims_2016 import claims_2016
+from bayesdrop.experiments.uci.claims_2017 import claims_2017
 from bayesdrop.experiments.uci.fits import (
     METHODS,
     SETTINGS_2016,
@@ -364,7 +365,7 @@ def test_what_is_not_significant_is_told_set_by_set() -> None:
     found.scores["yacht", "gal2016"] = np.array([[1.1, -1.2, 0.9, 0.1], [1.2, -1.1, 0.9, 0.1]])
     claim = next(one for one in claims_2016(found) if "significantly" in one.text)
     assert claim.holds
-    assert "RMSE on yacht (better than PBP -0.13" in claim.measured
+    assert "RMSE on yacht (PBP -0.13" in claim.measured
     found.scores["boston", "gal2016"][:, 0] += 1
     claim = next(one for one in claims_2016(found) if "significantly" in one.text)
     assert not claim.holds
@@ -375,3 +376,30 @@ def test_a_single_fit_is_its_share_of_a_search() -> None:
     assert single_fit_share("two-layers", 500) == pytest.approx(1 / 4.2)
     assert single_fit_share("concrete", 500) == pytest.approx(1 / 12.2)
     assert single_fit_share("concrete", 5000) == pytest.approx(1 / 5)
+
+
+def test_claims_of_2017_on_time_rates_and_no_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"a": 300, "b": 900, "c": 9000}
+    monkeypatch.setattr("bayesdrop.experiments.uci.claims_2017.load_set", lambda name: range(sizes[name]))
+    found = Benchmark(list(sizes), [])
+    found.labels = ["two-layers", "CDropout", "CDropoutM", "two-layers-no-dropout"]
+    for place, name in enumerate(sizes):
+        for label in found.labels[:3]:
+            found.scores[name, label] = np.array([[1.0, -1.0, 0.9, 0.1], [1.0, -1.1, 0.9, 0.1]])
+        found.rates[name, "concrete"] = np.array([[0.0, 0.3 - 0.1 * place]] * 2)
+        found.seconds[name, "two-layers"], found.seconds[name, "concrete"] = 4.2, 12.2
+    found.scores["a", "two-layers-no-dropout"] = found.scores["a", "two-layers"] - [0, 1, 0, 0]
+    claims = {claim.text.split(",")[0].split(":")[0]: claim for claim in claims_2017(found)}
+    time = claims["Learning the rates reduces experiment time against a grid search over them."]
+    # A single fit takes 1 s on a small set, where 14 candidates were tried, and 12.2 / 5 on a large one.
+    assert time.holds
+    assert "a 1.0 against 4.2 s" in time.measured
+    assert "c 2.4 against 4.2 s" in time.measured
+    assert "on 3 of 3 sets" in time.correction
+    found.seconds["c", "concrete"] = 30.0
+    slow = next(one for one in claims_2017(found) if one.text == time.text)
+    assert not slow.holds
+    assert slow.correction.startswith("Not on c. ")
+    assert claims["With more data than the model is large"].measured.startswith("-1.00; a 0.300")
+    removed = next(claim for text, claim in claims.items() if text.startswith("Removing dropout"))
+    assert removed.holds

@@ -79,11 +79,11 @@ def _significant(found: Benchmark, label: str) -> Claim:
             if short and not (name == "yacht" and metric == 0):
                 lost.append(f"{title} on {name}")
             if short:
-                told.append(f"{title} on {name} (better than {'; '.join(short)})")
+                told.append(f"{title} on {name} ({'; '.join(short)})")
     return Claim(
         "Dropout significantly outperforms all other models, for RMSE and log-likelihood, on all sets apart"
         " from yacht, for which PBP obtains the better RMSE.",
-        "less than two standard errors better: " + ("; ".join(told) if told else "nowhere"),
+        "better than a rival by less than two standard errors: " + ("; ".join(told) if told else "nowhere"),
         not lost,
         "" if not lost else f"Not by two standard errors: {', '.join(lost)}.",
     )
@@ -128,7 +128,8 @@ def _without(found: Benchmark, label: str) -> list[Claim]:
 
 def _mean_field(found: Benchmark) -> Claim:
     """Our VI within a standard error of the printed one, or better, in both numbers."""
-    good, bad = [], []
+    good: list[str] = []
+    bad: list[str] = []
     for name in found.present:
         if published_mean("VI", name, 0) is None:
             continue
