@@ -38,7 +38,8 @@ the numbers as printed beside ours, what the paper claims and whether it held, t
 
 ```console
 $ bayesdrop experiments list
-$ bayesdrop experiments run NAME [--preset P|--quick] [--set key=value ...] [--fresh] [--processes N] [-o DIR] [--from FILE]
+$ bayesdrop experiments run NAME [--preset P|--quick] [--set key=value ...]
+      [--fresh] [--processes N] [-o DIR] [--from FILE]
 $ bayesdrop experiments table [NAME]
 ```
 
