@@ -19,7 +19,7 @@ from bayesdrop.experiments.gal2016_uci_table1 import Config, _plan, run
 from bayesdrop.experiments.gal2017_uci import Config as Config2017
 from bayesdrop.experiments.gal2017_uci import _plan as plan_2017
 from bayesdrop.experiments.gal2017_uci import run as run_2017
-from bayesdrop.experiments.record import NotReusable
+from bayesdrop.experiments.record import NotReusable, write_record
 from bayesdrop.experiments.uci.claims_2016 import claims_2016
 from bayesdrop.experiments.uci.claims_2017 import claims_2017
 from bayesdrop.experiments.uci.fits import (
@@ -295,6 +295,14 @@ def test_results_of_another_version_or_revision_are_refused() -> None:
     with pytest.raises(NotReusable, match="`revision of its fits` must be 2; got None"):
         KnownFits(made_up_record(outcome=silent), plan)
     KnownFits(made_up_record(outcome=silent, commit="54be11a43c680eba7fb49217e7e320e5be5bd21f"), plan)
+
+
+def test_the_results_file_of_another_experiment_is_refused(tmp_path: Path) -> None:
+    write_record(made_up_record(experiment="gal2017-uci"), tmp_path)
+    with pytest.raises(
+        ValueError, match="`earlier` must be a results file of its own; got 'one of gal2017-uci'"
+    ):
+        run_experiment("gal2016-uci-table1", earlier=tmp_path / "gal2017-uci.json", output=tmp_path / "out")
 
 
 def test_small_sets_without_the_error_of_averaged_weights_are_fitted_again(

@@ -48,8 +48,8 @@ def add_experiments(app: Any, typer: Any) -> None:
         earlier: Path | None = from_option,
     ) -> None:
         """Run an experiment, or go on with it; write its numbers and its picture; print its table."""
-        from bayesdrop.experiments.record import read_record
         from bayesdrop.experiments.registry import load_experiment
+        from bayesdrop.experiments.runner import earlier_record
         from bayesdrop.experiments.settings import with_settings
 
         try:
@@ -61,11 +61,7 @@ def add_experiments(app: Any, typer: Any) -> None:
             if output.exists() and not output.is_dir():
                 raise ValueError(f"--output must be a folder; {output} is a file.")
             if earlier is not None:
-                if not load_experiment(name).takes_earlier:
-                    raise ValueError(f"--from: {name} cannot use a results file; leave it out.")
-                if not earlier.is_file():
-                    raise ValueError(f"--from must be a results file; there is no {earlier}.")
-                read_record(earlier)
+                earlier_record(name, earlier)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
         _run(name, preset, overrides, fresh, processes, output, earlier)

@@ -19,7 +19,7 @@ from bayesdrop.plots import save_figure
 from bayesdrop.storage import check_writable
 from bayesdrop.version import __version__
 
-__all__ = ["run_experiment"]
+__all__ = ["earlier_record", "run_experiment"]
 
 
 def run_experiment(
@@ -56,9 +56,6 @@ def run_experiment(
     experiment = load_experiment(name)
     overrides = dict(overrides or {})
     config = with_settings(experiment.config(preset), overrides)
-    if earlier is not None and not experiment.takes_earlier:
-        hint = "Its pieces are in the cache, or are computed."
-        raise ValueError(must(name, "earlier", "None: it cannot use a results file", str(earlier), hint))
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise ValueError(must("run_experiment", "output", "a folder", str(output)))
@@ -72,7 +69,7 @@ def run_experiment(
         revision=experiment.revision,
         fresh=fresh,
         processes=processes,
-        earlier=None if earlier is None else read_record(earlier),
+        earlier=None if earlier is None else earlier_record(name, earlier),
     )
     commit, start = _commit(), time.perf_counter()
     outcome = experiment.run(config, cache=pieces, progress=progress)
@@ -91,6 +88,23 @@ def run_experiment(
     # The picture is drawn from the file, as it will be the next time.
     record = read_record(path)
     save_figure(experiment.draw(record.outcome), path.with_suffix(".png"), colors=256)
+    return record
+
+
+def earlier_record(name: str, path: str | os.PathLike[str]) -> Record:
+    """The record of an earlier run that an experiment can go on from.
+
+    Args:
+        name: of the experiment.
+        path: of its results file.
+    """
+    if not load_experiment(name).takes_earlier:
+        raise ValueError(must(name, "earlier", "None: it cannot use a results file", str(path)))
+    if not Path(path).is_file():
+        raise ValueError(must(name, "earlier", "a results file", f"{path}, which is not there"))
+    record = read_record(path)
+    if record.experiment != name:
+        raise ValueError(must(name, "earlier", "a results file of its own", f"one of {record.experiment}"))
     return record
 
 
