@@ -118,6 +118,11 @@ class Benchmark:
             listed = "; ".join(f"{method} on {', '.join(sets)}" for method, sets in methods.items())
             short = f"{commit[:7]}{'+' if commit.endswith('-modified') else ''}"
             told.append(f"Fits of an earlier run, commit {short}, with the same settings: {listed}.")
+        if told:
+            told.append(
+                "Earlier fits that were made again came out the same on some splits and as by another seed on"
+                " others: rounding differs by machine, and long training makes it large."
+            )
         return told
 
     def mean(self, name: str, label: str, metric: int) -> float:
