@@ -306,6 +306,19 @@ def _layers() -> Iterator[Call]:
             "capped": flag,
         },
     )
+    yield Call(
+        "MeanFieldGaussian",
+        made(bd.MeanFieldGaussian),
+        lambda: {"layer": _linear()},
+        {
+            "layer": nothing,
+            "p_init": inner_rate,
+            "per_row": flag,
+            "length_scale": positive,
+            "scale_by_fan_in": flag,
+            "prior_on_bias": flag,
+        },
+    )
     net = nn.Sequential(bd.ConcreteDropout(_linear()))
     yield Call(
         "total_kl|kl",

@@ -98,6 +98,11 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "concrete conv1d elementwise": lambda: ConcreteDropout(nn.Conv1d(6, 4, 3), 0.4, elementwise=True),
     "learnable": lambda: bd.LearnableDropout(nn.Linear(6, 5), (0.1, 0.6)),
     "learnable raw": lambda: bd.LearnableDropout(nn.Linear(6, 5), 0.4, scaling="raw"),
+    "mean field": lambda: bd.MeanFieldGaussian(nn.Linear(6, 5), 0.3),
+    "mean field conv2d": lambda: bd.MeanFieldGaussian(nn.Conv2d(6, 4, 3, groups=2), 0.3),
+    "lstm mean field": lambda: First(
+        bd.RecurrentDropout(nn.LSTM(6, 5, batch_first=True), "meanfield", p=0.2)
+    ),
     "variational inputs": lambda: bd.VariationalGaussianDropout(nn.Linear(6, 5), 0.4, noise="inputs"),
     "variational weights": lambda: bd.VariationalGaussianDropout(nn.Linear(6, 5), 0.4, per="weight"),
     "variational conv2d": lambda: bd.VariationalGaussianDropout(nn.Conv2d(6, 4, 3, groups=2), 0.3),

@@ -88,7 +88,9 @@ def test_the_global_random_state_is_left_alone() -> None:
     torch.testing.assert_close(torch.rand(3), expected)
 
 
-@pytest.mark.parametrize("method", ["bernoulli", "concrete", "learnable", "gaussian", "dropconnect"])
+@pytest.mark.parametrize(
+    "method", ["bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "meanfield"]
+)
 @pytest.mark.parametrize("noise", ["fixed", "map", "learned", "heteroscedastic"])
 def test_every_posterior_and_noise_fits(method: str, noise: str) -> None:
     x, y = waves(80)
@@ -97,6 +99,23 @@ def test_every_posterior_and_noise_fits(method: str, noise: str) -> None:
     assert np.isfinite(mean).all()
     assert (std > 0).all()
     assert len(model.mixture_.components) == 2
+
+
+@pytest.mark.parametrize("noise", ["map", "heteroscedastic"])
+@pytest.mark.parametrize("input_p", [0.0, 0.05])
+def test_gaussian_weights_are_saved_and_go_on_with_more_rows(
+    tmp_path: Path, noise: str, input_p: float
+) -> None:
+    x, y = waves(120)
+    options: dict[str, Any] = {"method": "meanfield", "noise": noise, "p": 0.05, "input_p": input_p}
+    model = DropoutRegressor(**SMALL, **options, length_scale=0.5).fit(x[:80], y[:80])
+    network = model.mixture_.components[0].network
+    assert [std is None for std in network.stds] == [input_p == 0] + [False] * (len(network.weights) - 1)
+    model.save(tmp_path / "model.safetensors")
+    loaded = DropoutRegressor.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
+    np.testing.assert_array_equal(loaded.log_likelihood(x, y), model.log_likelihood(x, y))
+    assert np.isfinite(model.partial_fit(x[80:], y[80:]).predict(x)).all()
 
 
 def test_several_targets_have_intervals_each() -> None:

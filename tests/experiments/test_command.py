@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from bayesdrop.cli import build_app
 from bayesdrop.data import DataNotFound
 from bayesdrop.experiments import load_experiment
+from bayesdrop.experiments.record import NotReusable
 
 pytestmark = pytest.mark.usefixtures("toy")
 
@@ -73,6 +74,9 @@ def test_fresh_computes_again(monkeypatch: pytest.MonkeyPatch) -> None:
         (("run", "toy2020-squares", "--set", "power=two"), "must be a number"),
         (("run", "toy2020-squares", "--processes", "0"), "--processes"),
         (("run", "toy2020-squares", "-o", "file"), "must be a folder"),
+        (("run", "toy2020-squares", "--from", "file"), "None: it cannot use a results file"),
+        (("run", "gal2016-uci-table1", "--from", "nowhere"), "nowhere, which is not there"),
+        (("run", "gal2016-uci-table1", "--from", "file"), "file is not a results file"),
         (("table", "toy2020-sqares"), "Did you mean 'toy2020-squares'?"),
     ],
 )
@@ -89,6 +93,7 @@ def test_what_is_asked_wrongly_is_refused_before_the_run(arguments: tuple[str, .
     ("error", "code", "sentence"),
     [
         (DataNotFound("MNIST is not here."), 1, "MNIST is not here."),
+        (NotReusable("Another version."), 1, "Another version."),
         (KeyboardInterrupt(), 130, "goes on from"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,30 @@ from scipy.stats import rankdata
 
 from bayesdrop.data import DataNotFound, load_uci
 from bayesdrop.estimators import DropoutRegressor
-from bayesdrop.experiments import PieceCache
-from bayesdrop.experiments.gal2016_uci_table1 import Config, run
+from bayesdrop.experiments import Outcome, PieceCache, Record, Row, read_record, run_experiment
+from bayesdrop.experiments.gal2016_uci_table1 import Config, _plan, run
 from bayesdrop.experiments.gal2017_uci import Config as Config2017
+from bayesdrop.experiments.gal2017_uci import _plan as plan_2017
 from bayesdrop.experiments.gal2017_uci import run as run_2017
-from bayesdrop.experiments.uci.fits import METHODS, SETTINGS_2016, fit_piece, piece_keys
+from bayesdrop.experiments.record import NotReusable, write_record
+from bayesdrop.experiments.uci.claims_2016 import claims_2016
+from bayesdrop.experiments.uci.claims_2017 import claims_2017
+from bayesdrop.experiments.uci.fits import (
+    METHODS,
+    SETTINGS_2016,
+    fit_piece,
+    labels_of,
+    piece_keys,
+    single_fit_share,
+)
+from bayesdrop.experiments.uci.known import KnownFits
 from bayesdrop.experiments.uci.published import COLUMNS, best_printed, published, published_mean
-from bayesdrop.experiments.uci.report import Benchmark, ranks
+from bayesdrop.experiments.uci.report import Benchmark, median_rows, ranks
 from bayesdrop.experiments.uci.sets import load_set
 from bayesdrop.metrics import mean_log_likelihood
 from bayesdrop.stacked import Table as Rows
+from bayesdrop.stacked import export
+from bayesdrop.version import __version__
 
 
 @pytest.fixture
@@ -173,3 +188,226 @@ def test_bad_tables_and_methods_are_refused(tmp_path: Path) -> None:
     cache = PieceCache("gal2016-uci-table1", folder=tmp_path / "runs")
     with pytest.raises(ValueError, match="`methods` must be among default"):
         run(Config(methods=("magic",)), cache=cache, progress=False)
+
+
+# fits of an earlier results file
+
+
+def boston_record(tmp_path: Path, **options: Any) -> Record:
+    """A run of boston by a method that takes no time."""
+    try:
+        load_uci("boston")
+    except DataNotFound as error:
+        pytest.skip(f"real data are absent: {error}")
+    overrides = {**TINY, **options}
+    return run_experiment("gal2016-uci-table1", overrides=overrides, output=tmp_path, cache=tmp_path / "runs")
+
+
+TINY: dict[str, Any] = {
+    "datasets": ("boston",),
+    "methods": ("gal2016",),
+    "without_dropout": (),
+    "splits": 2,
+    "repeats": 1,
+    "steps": 5,
+    "num_draws": 10,
+}
+
+
+def test_what_a_results_file_has_is_not_fitted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = boston_record(tmp_path)
+    fitted = []
+
+    def count(key: Any) -> dict[str, Any]:
+        fitted.append(key["method"])
+        return fit_piece(key)
+
+    monkeypatch.setattr("bayesdrop.experiments.uci.report.fit_piece", count)
+    more = {**TINY, "methods": ("gal2016", "meanfield"), "without_dropout": ("boston",)}
+    file = tmp_path / f"{first.stem}.json"
+    second = run_experiment(
+        "gal2016-uci-table1",
+        overrides=more,
+        output=tmp_path / "second",
+        cache=tmp_path / "other",
+        earlier=file,
+    )
+    assert fitted == ["meanfield", "no-dropout"]
+    arrays, before = second.outcome.arrays, first.outcome.arrays
+    for part in ("scores", "averaged", "rates"):
+        key = "boston/gal2016"
+        assert arrays[part][key] == before[part][key]
+    assert arrays["commits"] == {"boston/gal2016": first.commit}
+    assert arrays["labels"] == ["gal2016", "meanfield (VI)", "no-dropout"]
+    assert any(
+        "Fits of an earlier run" in note and "gal2016 on boston" in note for note in second.outcome.notes
+    )
+    seconds = [record.outcome.row("boston, gal2016", "seconds a split").ours for record in (first, second)]
+    assert seconds[0] == seconds[1]
+    # From hand to hand: the commit is that of the code that fitted.
+    again = replace(second, commit="abc")
+    found = KnownFits(again, _plan(Config(**second.config)))
+    plan = _plan(Config(**second.config))
+    taken, new = found.find("boston", "gal2016", plan), found.find("boston", "meanfield", plan)
+    assert taken is not None
+    assert taken.commit == first.commit
+    assert new is not None
+    assert new.commit == "abc"
+
+
+@pytest.mark.parametrize(
+    "change", [{"steps": 6}, {"splits": 1}, {"repeats": 2}, {"num_draws": 11}, {"steps": None}]
+)
+def test_fits_by_other_settings_are_not_taken(change: dict[str, Any]) -> None:
+    record = made_up_record()
+    plan = _plan(Config(**{**TINY, **change}))
+    try:
+        found = KnownFits(record, _plan(Config(**record.config))).find("boston", "gal2016", plan)
+    except DataNotFound as error:
+        pytest.skip(f"real data are absent: {error}")
+    assert found is None
+
+
+def made_up_record(**changes: Any) -> Record:
+    arrays = {"scores": {"boston/gal2016": [[1.0, 2.0, 3.0, 4.0]] * 2}, "rates": {}, "revision": 2}
+    rows = (Row("boston, gal2016", "seconds a split", None, 1.0),)
+    made: dict[str, Any] = {
+        "experiment": "gal2016-uci-table1",
+        "title": "",
+        "preset": "default",
+        "overrides": {},
+        "config": TINY,
+        "version": __version__,
+        "commit": "abc",
+        "seconds": 1.0,
+        "outcome": Outcome(rows, (), arrays),
+    }
+    return Record(**{**made, **changes})
+
+
+def test_results_of_another_version_or_revision_are_refused() -> None:
+    plan = _plan(Config(**TINY))
+    KnownFits(made_up_record(), plan)
+    with pytest.raises(NotReusable, match="`version` must be"):
+        KnownFits(made_up_record(version="0.0.1"), plan)
+    # Without a revision that is written down, only the two commits that were checked are known.
+    silent = Outcome((), (), {"scores": {}, "rates": {}})
+    with pytest.raises(NotReusable, match="`revision of its fits` must be 2; got None"):
+        KnownFits(made_up_record(outcome=silent), plan)
+    KnownFits(made_up_record(outcome=silent, commit="54be11a43c680eba7fb49217e7e320e5be5bd21f"), plan)
+
+
+def test_the_results_file_of_another_experiment_is_refused(tmp_path: Path) -> None:
+    write_record(made_up_record(experiment="gal2017-uci"), tmp_path)
+    with pytest.raises(
+        ValueError, match="`earlier` must be a results file of its own; got 'one of gal2017-uci'"
+    ):
+        run_experiment("gal2016-uci-table1", earlier=tmp_path / "gal2017-uci.json", output=tmp_path / "out")
+
+
+def test_small_sets_without_the_error_of_averaged_weights_are_fitted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = PieceCache("gal2016-uci-table1", folder=tmp_path / "runs", earlier=made_up_record())
+    try:
+        outcome = run(Config(**TINY), cache=cache, progress=False)
+    except DataNotFound as error:
+        pytest.skip(f"real data are absent: {error}")
+    assert outcome.arrays["commits"] == {}
+    assert len(outcome.arrays["averaged"]["boston/gal2016"]) == 2
+
+
+def test_both_results_files_of_the_repository_can_be_gone_on_from() -> None:
+    results = Path(__file__).parents[2] / "results"
+    for name, config, plan in (
+        ("gal2016-uci-table1", Config, _plan),
+        ("gal2017-uci", Config2017, plan_2017),
+    ):
+        record = read_record(results / f"{name}.json")
+        known = KnownFits(record, plan(config(**record.config)))  # type: ignore[operator]
+        try:
+            found = known.find("boston", "default", plan(config()))  # type: ignore[operator]
+        except DataNotFound as error:
+            pytest.skip(f"real data are absent: {error}")
+        assert found is not None
+        assert found.scores["default"].shape == (20, 4)
+
+
+def test_the_averaged_weights_are_those_of_the_exported_network(csv: str) -> None:
+    table = load_set(csv)
+    rows = [Rows(table.x[train].numpy(), table.y[train].numpy(), seed=0) for train in table.train[:1]]
+    test = table.x[table.test[0]].numpy()
+    for method in ("gal2016", "meanfield"):
+        key = piece_keys(csv, method, 1, steps=20, num_draws=20)[0]
+        mixture = METHODS[method][0](csv, rows, key)[labels_of(method)[0]][0]
+        assert mixture.target is not None
+        net = export(mixture.components[0].network).double()
+        expected = net(mixture.encoders[0](test).double()).detach()
+        expected = mixture.target.outputs(expected, heteroscedastic=False)
+        torch.testing.assert_close(mixture.mean_weights(test), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_no_draw_of_a_network_without_dropout_differs(csv: str) -> None:
+    key = piece_keys(csv, "no-dropout", 1, steps=20, num_draws=20)[0]
+    piece = fit_piece(key)
+    assert piece["scores"]["no-dropout"][0][0] == pytest.approx(piece["averaged"]["no-dropout"][0], rel=1e-5)
+    assert piece["rates"] == [[[0.0, 0.0]]]
+
+
+def test_medians_have_their_quartiles() -> None:
+    found = Benchmark(["boston"], [])
+    found.scores["boston", "m"] = np.array([[1.0, 5.0], [2.0, 4.0], [3.0, 3.0], [4.0, 2.0], [9.0, 1.0]])
+    rows = median_rows(found, "m", {("boston", 0): "2.68"})
+    assert [(row.metric, row.ours, row.paper) for row in rows] == [
+        ("median RMSE", 3.0, "2.68"),
+        ("median log-likelihood (nats)", 3.0, None),
+    ]
+    assert rows[0].note == "quartiles [2, 4]"
+
+
+def test_what_is_not_significant_is_told_set_by_set() -> None:
+    found = Benchmark(["boston", "yacht"], [])
+    found.labels = ["gal2016"]
+    # Better than VI (4.32, -2.90) and PBP (3.01, -2.57) by far; on yacht PBP's RMSE (1.02) is better.
+    found.scores["boston", "gal2016"] = np.array([[2.0, -2.0, 0.9, 0.1], [2.1, -2.1, 0.9, 0.1]])
+    found.scores["yacht", "gal2016"] = np.array([[1.1, -1.2, 0.9, 0.1], [1.2, -1.1, 0.9, 0.1]])
+    claim = next(one for one in claims_2016(found) if "significantly" in one.text)
+    assert claim.holds
+    assert "RMSE on yacht (PBP -0.13" in claim.measured
+    found.scores["boston", "gal2016"][:, 0] += 1
+    claim = next(one for one in claims_2016(found) if "significantly" in one.text)
+    assert not claim.holds
+    assert claim.correction == "Not by two standard errors: RMSE on boston."
+
+
+def test_a_single_fit_is_its_share_of_a_search() -> None:
+    assert single_fit_share("two-layers", 500) == pytest.approx(1 / 4.2)
+    assert single_fit_share("concrete", 500) == pytest.approx(1 / 12.2)
+    assert single_fit_share("concrete", 5000) == pytest.approx(1 / 5)
+
+
+def test_claims_of_2017_on_time_rates_and_no_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"a": 300, "b": 900, "c": 9000}
+    monkeypatch.setattr("bayesdrop.experiments.uci.claims_2017.load_set", lambda name: range(sizes[name]))
+    found = Benchmark(list(sizes), [])
+    found.labels = ["two-layers", "CDropout", "CDropoutM", "two-layers-no-dropout"]
+    for place, name in enumerate(sizes):
+        for label in found.labels[:3]:
+            found.scores[name, label] = np.array([[1.0, -1.0, 0.9, 0.1], [1.0, -1.1, 0.9, 0.1]])
+        found.rates[name, "concrete"] = np.array([[0.0, 0.3 - 0.1 * place]] * 2)
+        found.seconds[name, "two-layers"], found.seconds[name, "concrete"] = 4.2, 12.2
+    found.scores["a", "two-layers-no-dropout"] = found.scores["a", "two-layers"] - [0, 1, 0, 0]
+    claims = {claim.text.split(",")[0].split(":")[0]: claim for claim in claims_2017(found)}
+    time = claims["Learning the rates reduces experiment time against a grid search over them."]
+    # A single fit takes 1 s on a small set, where 14 candidates were tried, and 12.2 / 5 on a large one.
+    assert time.holds
+    assert "a 1.0 against 4.2 s" in time.measured
+    assert "c 2.4 against 4.2 s" in time.measured
+    assert "on 3 of 3 sets" in time.correction
+    found.seconds["c", "concrete"] = 30.0
+    slow = next(one for one in claims_2017(found) if one.text == time.text)
+    assert not slow.holds
+    assert slow.correction.startswith("Not on c. ")
+    assert claims["With more data than the model is large"].measured.startswith("-1.00; a 0.300")
+    removed = next(claim for text, claim in claims.items() if text.startswith("Removing dropout"))
+    assert removed.holds

@@ -18,6 +18,7 @@ from bayesdrop import (
     FunctionDraw,
     GaussianDropout,
     LearnableDropout,
+    MeanFieldGaussian,
     MixtureDropout,
     StochasticLayer,
     VariationalGaussianDropout,
@@ -125,6 +126,16 @@ LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     "variational transposed1d inputs": lambda: VariationalGaussianDropout(
         nn.ConvTranspose1d(6, 4, 3), 0.3, noise="inputs", per="unit"
     ),
+    "mean field": lambda: MeanFieldGaussian(nn.Linear(6, 5), 0.3),
+    "mean field per row": lambda: MeanFieldGaussian(nn.Linear(6, 5), 0.3, per_row=True, scale_by_fan_in=True),
+    "mean field no bias": lambda: MeanFieldGaussian(nn.Linear(6, 5, bias=False), 0.3),
+    "mean field bias a point": lambda: MeanFieldGaussian(nn.Linear(6, 5), 0.3, prior_on_bias=False),
+    "mean field conv1d": lambda: MeanFieldGaussian(nn.Conv1d(6, 4, 3, dilation=2, padding=1), 0.3),
+    "mean field conv2d": lambda: MeanFieldGaussian(nn.Conv2d(6, 4, 3, stride=2, groups=2, padding=1), 0.3),
+    "mean field conv2d per row": lambda: MeanFieldGaussian(
+        nn.Conv2d(6, 4, 3, padding=1, padding_mode="circular"), 0.3, per_row=True
+    ),
+    "mean field conv3d": lambda: MeanFieldGaussian(nn.Conv3d(6, 4, 3, padding="same"), 0.3),
     "variational inputs": lambda: VariationalGaussianDropout(nn.Linear(6, 5), 0.4, noise="inputs"),
     "variational weights": lambda: VariationalGaussianDropout(nn.Linear(6, 5), 0.4, per="weight"),
     "variational conv2d": lambda: VariationalGaussianDropout(nn.Conv2d(6, 4, 3, groups=2), 0.3, per="unit"),

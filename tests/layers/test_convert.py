@@ -21,6 +21,7 @@ from bayesdrop import (
     Gaussian,
     GaussianDropout,
     LearnableDropout,
+    MeanFieldGaussian,
     MixtureDropout,
     NegativeELBO,
     StochasticLayer,
@@ -42,6 +43,7 @@ KINDS: dict[str, type[StochasticLayer]] = {
     "dropconnect": DropConnect,
     "mixture": MixtureDropout,
     "variational": VariationalGaussianDropout,
+    "meanfield": MeanFieldGaussian,
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -292,6 +294,7 @@ SOURCES: dict[str, Callable[[], StochasticLayer]] = {
     "dropconnect": lambda: DropConnect(nn.Linear(3, 2), 0.3, scale_by_fan_in=True),
     "mixture": lambda: MixtureDropout(nn.Linear(3, 2), 0.3, sigma=0.2),
     "variational": lambda: VariationalGaussianDropout(nn.Linear(3, 2), 0.3, per="weight"),
+    "meanfield": lambda: MeanFieldGaussian(nn.Linear(3, 2), 0.3, length_scale=0.3),
 }
 
 
@@ -299,9 +302,10 @@ SOURCES: dict[str, Callable[[], StochasticLayer]] = {
 @every_kind
 def test_rates_means_and_options_survive_a_change_of_kind(source: str, kind: str) -> None:
     layer = SOURCES[source]().eval()
-    if kind == "variational" and layer.p.dim():
+    if kind in ("variational", "meanfield") and layer.p.dim():
+        name = KINDS[kind].__name__
         with pytest.raises(
-            ValueError, match=r"convert, at 'the model itself': Variational.* `p_init` must be in"
+            ValueError, match=rf"convert, at 'the model itself': {name}.* `p_init` must be in"
         ):
             convert(layer, kind)
         layer = SOURCES["concrete"]().eval()

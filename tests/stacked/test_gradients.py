@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -26,7 +27,7 @@ def stack_of(settings: list[Settings], targets: int = 2, *, spread: float = 1.0)
     parameters = Parameters(layout, len(settings), torch.float64)
     parameters.start(range(len(settings)))
     for name, block in parameters.blocks.items():
-        if name.startswith(("logit", "log_noise")):
+        if name.startswith(("logit", "log_noise", "log_std", "bias_log_std")):
             block.copy_(torch.randn(block.shape, dtype=torch.float64) * spread - 1)
     level = None
     if settings[0].noise in ("fixed", "map"):
@@ -50,7 +51,20 @@ def trained(stack: Stack, place: int) -> Trained:
         p=[rate[0] if len(rate) == 1 else rate for rate in rates],
         log_noise_std=None if level is None else level[place].reshape(-1).clone(),
         num_data=NUM_DATA,
+        **widths(stack, place),
     )
+
+
+def widths(stack: Stack, place: int) -> dict[str, list[Tensor | None]]:
+    """Of Gaussian weights."""
+    if stack.first.method != "meanfield":
+        return {}
+    found: dict[str, list[Tensor | None]] = {"stds": [], "bias_stds": []}
+    for index in range(len(stack.layers)):
+        std, bias_std = stack.parameters.get(f"log_std{index}"), stack.parameters.get(f"bias_log_std{index}")
+        found["stds"].append(None if std is None else std[place].exp())
+        found["bias_stds"].append(None if bias_std is None else bias_std[place].exp().reshape(-1))
+    return found
 
 
 def data(stack: Stack, targets: int = 2) -> tuple[Tensor, Tensor]:
@@ -147,6 +161,45 @@ def test_gradients_are_those_of_the_objective(
             torch.testing.assert_close(stack.grads[name][place], gradient, rtol=1e-5, atol=1e-7)
         torch.testing.assert_close(divergence[place], kl, rtol=1e-5, atol=1e-7)
     assert loss.shape == (len(DIFFERENT), ROWS)
+
+
+@pytest.mark.parametrize("input_p", [0.1, 0.0])
+@pytest.mark.parametrize("noise", NOISES)
+def test_gaussian_weights_have_the_gradient_of_the_objective(
+    noise: str, input_p: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = stack_of([replace(one, input_p=input_p) for one in networks("meanfield", noise)])
+    x, y = data(stack)
+    source = NoiseStreams([3, 4, 5], noise_shapes(stack.first, stack.widths), normal=True)
+    source.make(1)
+    drawn = source.of_step(0)
+    stack.step_gradient(x, y, None, drawn)
+    divergence = stack.kl()
+    for place in range(len(DIFFERENT)):
+        network = trained(stack, place)
+        model = export(network).train()
+        normal = iter([one[place].double() for one in drawn if one is not None])
+        monkeypatch.setattr(torch, "randn_like", lambda like, normal=normal: next(normal))
+        objective = bd.NegativeELBO(likelihood_of(network), num_data=NUM_DATA).double()
+        terms = objective(model, x[place], y[place])
+        terms.loss.backward()
+        torch.testing.assert_close(divergence[place], terms.kl.detach())
+        for index, layer in enumerate(model[::2]):
+            expected = {"weight": layer.layer.weight.grad.T, "bias": layer.layer.bias.grad.unsqueeze(0)}
+            if index or input_p:
+                expected |= {
+                    "log_std": layer.log_std.grad.T,
+                    "bias_log_std": layer.bias_log_std.grad.unsqueeze(0),
+                }
+            for name, gradient in expected.items():
+                torch.testing.assert_close(
+                    stack.grads[f"{name}{index}"][place], gradient, rtol=1e-5, atol=1e-7
+                )
+        if noise == "learned":
+            level = objective.likelihood.log_noise_std.grad.reshape(1, -1)
+            torch.testing.assert_close(
+                stack.grads["log_noise_std"][place], level.double(), rtol=1e-5, atol=1e-7
+            )
 
 
 @pytest.mark.parametrize("activation", ["relu", "silu", "gelu", "tanh"])

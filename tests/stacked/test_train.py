@@ -23,7 +23,7 @@ from bayesdrop.stacked.optimise import learning_rates
 from bayesdrop.stacked.streams import NoiseStreams, RowStream
 from bayesdrop.stacked.train import _pool, plan_stacks
 
-METHODS = ("bernoulli", "concrete", "learnable", "gaussian", "dropconnect")
+METHODS = ("bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "meanfield")
 
 
 def table(rows: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
@@ -41,6 +41,8 @@ def assert_same(first: Trained, second: Trained, tolerance: float = 1e-8) -> Non
     for one, other in zip(
         [*first.weights, *first.biases, *first.p], [*second.weights, *second.biases, *second.p], strict=True
     ):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+    for one, other in zip([*first.stds, *first.bias_stds], [*second.stds, *second.bias_stds], strict=True):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
     if first.log_noise_std is not None and second.log_noise_std is not None:
         torch.testing.assert_close(first.log_noise_std, second.log_noise_std, rtol=1e-6, atol=1e-6)

@@ -59,6 +59,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "a transformer": {"class": "torch.nn.Transformer", "options": {"num_encoder_layers": 10**9}},
     "rates of a wide layer": wrapped("LearnableDropout"),
     "a rate for every weight": wrapped("VariationalGaussianDropout", per="weight"),
+    "a width for every weight": wrapped("MeanFieldGaussian"),
     "paths that double": doubling(60),
     "a module in itself": {"class": "torch.nn.Sequential", "children": {"0": {"shared": ""}}},
     "a module in itself, deeper": {

@@ -21,6 +21,12 @@ def add_experiments(app: Any, typer: Any) -> None:
     fresh_option = typer.Option(False, "--fresh", help="Compute all again instead of going on.")
     processes_option = typer.Option(1, "--processes", min=1, help="How many pieces at a time.")
     output_option = typer.Option(Path("results"), "--output", "-o", help="The folder of JSON and picture.")
+    from_option = typer.Option(
+        None,
+        "--from",
+        metavar="FILE",
+        help="A results file: what it has of the same settings is not run again.",
+    )
     shown_argument = typer.Argument(None, help="An experiment, or a results file's name; all if left out.")
     results_option = typer.Option(Path("results"), "--results", "-r", help="The folder that is read.")
     markdown_option = typer.Option(False, "--markdown", help="Print Markdown.")
@@ -39,9 +45,11 @@ def add_experiments(app: Any, typer: Any) -> None:
         fresh: bool = fresh_option,
         processes: int = processes_option,
         output: Path = output_option,
+        earlier: Path | None = from_option,
     ) -> None:
         """Run an experiment, or go on with it; write its numbers and its picture; print its table."""
         from bayesdrop.experiments.registry import load_experiment
+        from bayesdrop.experiments.runner import earlier_record
         from bayesdrop.experiments.settings import with_settings
 
         try:
@@ -52,9 +60,11 @@ def add_experiments(app: Any, typer: Any) -> None:
             with_settings(load_experiment(name).config(preset), overrides)
             if output.exists() and not output.is_dir():
                 raise ValueError(f"--output must be a folder; {output} is a file.")
+            if earlier is not None:
+                earlier_record(name, earlier)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
-        _run(name, preset, overrides, fresh, processes, output)
+        _run(name, preset, overrides, fresh, processes, output, earlier)
 
     @group.command()  # type: ignore[untyped-decorator, unused-ignore]
     def table(
@@ -86,11 +96,18 @@ def _list() -> None:
 
 
 def _run(
-    name: str, preset: str, overrides: dict[str, str], fresh: bool, processes: int, output: Path
+    name: str,
+    preset: str,
+    overrides: dict[str, str],
+    fresh: bool,
+    processes: int,
+    output: Path,
+    earlier: Path | None,
 ) -> None:
     from bayesdrop.data import DataNotFound
     from bayesdrop.errors import require
     from bayesdrop.experiments import run_experiment
+    from bayesdrop.experiments.record import NotReusable
     from bayesdrop.experiments.table import print_table
 
     console = require("rich.console", extra="cli", owner="bayesdrop experiments").Console()
@@ -102,13 +119,14 @@ def _run(
             fresh=fresh,
             processes=processes,
             output=output,
+            earlier=earlier,
             progress=sys.stderr.isatty(),
         )
     except KeyboardInterrupt:
         note = "Stopped. What was finished is kept: the same command, without --fresh, goes on from there."
         print(note, file=sys.stderr)
         raise SystemExit(130) from None
-    except DataNotFound as error:
+    except (DataNotFound, NotReusable) as error:
         print(error, file=sys.stderr)
         raise SystemExit(1) from error
     print_table(record, console=console)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bayesdrop.control.coins import Coins
 from bayesdrop.control.replay import Replay
 from bayesdrop.control.settings import EpsilonGreedy, Explore, QLearning, Thompson
-from bayesdrop.errors import Diverged, must, real_number, whole_number, whole_seed
+from bayesdrop.errors import Diverged, is_one_of, must, real_number, whole_number, whole_seed
 from bayesdrop.stacked.export import export
 from bayesdrop.stacked.heads import Head
 from bayesdrop.stacked.job import Trained
@@ -29,6 +29,7 @@ __all__ = ["AgentStack", "TemporalDifference"]
 Actions = NDArray[np.int64]
 Seen = NDArray[np.float32]
 #: updates from one look at whether all is finite to the next
+_METHODS = ("bernoulli", "concrete", "learnable")
 _CHECK_EVERY = 1000
 _STEPS_AHEAD = 64
 
@@ -117,6 +118,8 @@ class AgentStack:
         if not len(seeds):
             raise ValueError(must(owner, "seeds", "at least one", seeds))
         self.seeds = [whole_seed(owner, seed) for seed in seeds]
+        if not is_one_of(method, _METHODS):
+            raise ValueError(must(owner, "method", f"one of {', '.join(map(repr, _METHODS))}", method))
         self.explore, self.learning = explore, learning
         self.settings = Settings(
             hidden=hidden, method=method, noise="fixed", p=p, input_p=input_p, length_scale=length_scale,

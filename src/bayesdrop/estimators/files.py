@@ -37,6 +37,9 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
         ):
             tensors |= {f"{place}.{layer}.weight": weight, f"{place}.{layer}.bias": bias}
             tensors[f"{place}.{layer}.p"] = p
+            for name, widths in (("std", network.stds), ("bias_std", network.bias_stds)):
+                if widths and (width := widths[layer]) is not None:
+                    tensors[f"{place}.{layer}.{name}"] = width
         if network.log_noise_std is not None:
             tensors[f"{place}.log_noise_std"] = network.log_noise_std
         components.append(
@@ -165,6 +168,8 @@ def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> C
         p=[tensors.pop(f"{place}.{layer}.p") for layer in range(len(layers))],
         log_noise_std=tensors.pop(f"{place}.log_noise_std", None),
         num_data=row["num_data"],
+        stds=_widths(settings, place, "std", tensors),
+        bias_stds=_widths(settings, place, "bias_std", tensors),
     )
     for (before, after), weight, bias, p in zip(
         layers, network.weights, network.biases, network.p, strict=True
@@ -172,7 +177,22 @@ def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> C
         _check("weights", weight.shape == (before, after) and bias.shape == (after,))
         _check("rates", p.shape in ((), (before,)))
         _check("dtypes", all(part.is_floating_point() for part in (weight, bias, p)))
+    for widths, means in ((network.stds, network.weights), (network.bias_stds, network.biases)):
+        for width, mean in zip(widths, means, strict=False):
+            _check(
+                "widths of weights", width is None or (width.shape, width.dtype) == (mean.shape, mean.dtype)
+            )
     return Component(network, row["bins"])
+
+
+def _widths(settings: Settings, place: int, name: str, tensors: dict[str, Tensor]) -> list[Tensor | None]:
+    """Widths of Gaussian weights, layer by layer; none of a layer whose weights are points."""
+    if settings.method != "meanfield":
+        return []
+    return [
+        tensors.pop(f"{place}.{layer}.{name}") if rate > 0 else None
+        for layer, rate in enumerate(settings.rates)
+    ]
 
 
 def _encoder(bins: int, columns: int, tensors: dict[str, Tensor]) -> Encoder:

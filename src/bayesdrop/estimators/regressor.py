@@ -28,8 +28,8 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
 
     Args:
         preset: "default", "quick", or a paper's protocol: "gal2016", "gal2018", "two-layers".
-        method: posterior: "bernoulli", "concrete", "learnable", "gaussian" or "dropconnect". This and the
-            following replace what the preset says where they are not None.
+        method: posterior: "bernoulli", "concrete", "learnable", "gaussian", "dropconnect" or "meanfield".
+            This and the following replace what the preset says where they are not None.
         hidden: width of every hidden layer, or an int for one layer.
         activation: "relu", "silu", "gelu" or "tanh".
         p: chance of dropping hidden units, where learned rates start: one number, or one per hidden layer.

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from bayesdrop.data.files import cache_folder, write_whole
 from bayesdrop.errors import must
+from bayesdrop.experiments.record import Record
 from bayesdrop.progress import progress_bar
 from bayesdrop.version import __version__
 
@@ -46,6 +47,7 @@ class PieceCache:
         revision: raised when pieces from before must not be used.
         fresh: whether to compute every piece anew; what is computed is kept all the same.
         processes: how many pieces `run_pieces` computes at a time.
+        earlier: the record of an earlier run, whose numbers an experiment may use instead of pieces.
 
     Attributes:
         found_seconds: what the pieces that were found took when they were computed.
@@ -59,6 +61,7 @@ class PieceCache:
         revision: int = 1,
         fresh: bool = False,
         processes: int = 1,
+        earlier: Record | None = None,
     ) -> None:
         if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
             raise ValueError(must("PieceCache", "processes", "a positive int", processes))
@@ -67,6 +70,7 @@ class PieceCache:
         self.revision = revision
         self.fresh = fresh
         self.processes = processes
+        self.earlier = earlier
         self.found_seconds = 0.0
         self._made: set[Path] = set()
         self._found: set[Path] = set()

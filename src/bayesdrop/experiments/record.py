@@ -18,12 +18,16 @@ from bayesdrop.data.files import DataNotFound, write_whole
 from bayesdrop.errors import must
 from bayesdrop.experiments.row import Claim, Outcome, Row
 
-__all__ = ["Record", "read_record", "read_records", "write_record"]
+__all__ = ["NotReusable", "Record", "read_record", "read_records", "write_record"]
 
 #: significant digits of the floats in `arrays`: a picture needs no more
 DIGITS = 6
 #: a results file is read by people and kept in the repository
 MOST_CHARACTERS = 2_000_000
+
+
+class NotReusable(ValueError):
+    """A results file whose numbers are not what this code would compute."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,6 +77,11 @@ class Experiment:
         """Of its pieces."""
         return int(getattr(self.module, "REVISION", 1))
 
+    @property
+    def takes_earlier(self) -> bool:
+        """Whether it uses the numbers of an earlier results file."""
+        return bool(getattr(self.module, "TAKES_EARLIER", False))
+
     def config(self, preset: str = "default") -> Any:
         """The configuration that a preset names."""
         presets = self.presets

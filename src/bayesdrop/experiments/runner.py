@@ -19,7 +19,7 @@ from bayesdrop.plots import save_figure
 from bayesdrop.storage import check_writable
 from bayesdrop.version import __version__
 
-__all__ = ["run_experiment"]
+__all__ = ["earlier_record", "run_experiment"]
 
 
 def run_experiment(
@@ -31,6 +31,7 @@ def run_experiment(
     processes: int = 1,
     output: str | os.PathLike[str] = "results",
     cache: str | os.PathLike[str] | None = None,
+    earlier: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Record:
     """Run an experiment; write `<name>.json` and `<name>.png`.
@@ -46,6 +47,8 @@ def run_experiment(
         processes: how many pieces are computed at a time.
         output: the folder of both files; it is made if need be.
         cache: the folder of finished pieces; `runs` in the user's cache if None.
+        earlier: a results file whose numbers are used where version and settings agree, instead of computing
+            them again; for experiments with `TAKES_EARLIER`. The record tells which commit they are of.
         progress: show bars (needs the extra "cli").
 
     Returns: the record, as its file gives it.
@@ -60,7 +63,14 @@ def run_experiment(
     require("matplotlib.figure", extra="plot", owner=f"The picture of {name}")
     folder.mkdir(parents=True, exist_ok=True)
     check_writable(folder / f"{name}.json", owner="run_experiment")
-    pieces = PieceCache(name, folder=cache, revision=experiment.revision, fresh=fresh, processes=processes)
+    pieces = PieceCache(
+        name,
+        folder=cache,
+        revision=experiment.revision,
+        fresh=fresh,
+        processes=processes,
+        earlier=None if earlier is None else earlier_record(name, earlier),
+    )
     commit, start = _commit(), time.perf_counter()
     outcome = experiment.run(config, cache=pieces, progress=progress)
     record = Record(
@@ -78,6 +88,23 @@ def run_experiment(
     # The picture is drawn from the file, as it will be the next time.
     record = read_record(path)
     save_figure(experiment.draw(record.outcome), path.with_suffix(".png"), colors=256)
+    return record
+
+
+def earlier_record(name: str, path: str | os.PathLike[str]) -> Record:
+    """The record of an earlier run that an experiment can go on from.
+
+    Args:
+        name: of the experiment.
+        path: of its results file.
+    """
+    if not load_experiment(name).takes_earlier:
+        raise ValueError(must(name, "earlier", "None: it cannot use a results file", str(path)))
+    if not Path(path).is_file():
+        raise ValueError(must(name, "earlier", "a results file", f"{path}, which is not there"))
+    record = read_record(path)
+    if record.experiment != name:
+        raise ValueError(must(name, "earlier", "a results file of its own", f"one of {record.experiment}"))
     return record
 
 

@@ -8,6 +8,8 @@ falls. The functions for dropout leave that constant out, and only that.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ __all__ = [
     "gaussian_dropout_kl",
     "gaussian_kl",
     "low_rank_kl",
+    "mean_field_kl",
     "mixture_dropout_kl",
     "mixture_information",
 ]
@@ -34,6 +37,19 @@ def gaussian_kl(mean_square: Tensor, variance: Tensor, length_scale: float | Ten
     """
     precision = length_scale**2
     return 0.5 * (precision * (mean_square + variance) - (precision * variance).log() - 1)
+
+
+def mean_field_kl(mean: Tensor, log_std: Tensor, length_scale: float | Tensor) -> Tensor:
+    """`gaussian_kl` of N(m, s^2) from m and log s, element by element: no width is too small for it.
+
+    Args:
+        mean: m.
+        log_std: log s.
+        length_scale: l.
+    """
+    squares = mean.square() + (2 * log_std).exp()
+    log_scale = length_scale.log() if isinstance(length_scale, Tensor) else math.log(length_scale)
+    return 0.5 * (length_scale**2 * squares - 1) - log_std - log_scale
 
 
 def bernoulli_dropout_kl(mean_square: Tensor, p: Tensor, length_scale: float | Tensor) -> Tensor:

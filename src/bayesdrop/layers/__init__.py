@@ -16,6 +16,7 @@ from bayesdrop.layers.dropconnect import DropConnect
 from bayesdrop.layers.frozen import FrozenBatchNorm, freeze_batch_norm
 from bayesdrop.layers.gaussian import GaussianDropout
 from bayesdrop.layers.learnable import LearnableDropout
+from bayesdrop.layers.mean_field import MeanFieldGaussian
 from bayesdrop.layers.mixture import MixtureDropout
 from bayesdrop.layers.recurrent import RecurrentDropout
 from bayesdrop.layers.schedule import RateSchedule, set_rates
@@ -34,6 +35,7 @@ __all__ = [
     "GaussianNoise",
     "LearnableDropout",
     "LearnableNoise",
+    "MeanFieldGaussian",
     "MixtureDropout",
     "RateSchedule",
     "RecurrentDropout",

@@ -51,10 +51,10 @@ def convert(
 
     Args:
         model: any module; it may be a weight layer itself.
-        kind: "bernoulli", "gaussian", "concrete", "learnable", "dropconnect", "mixture", "variational", or
-            such a class; a class that stands alone, as `bd.layers.ConcreteNoise`, does so in the place of
-            every dropout. "none" takes the noise away again; "dropout" puts an `nn.Dropout` of the same
-            rate in front of the weight layers instead.
+        kind: "bernoulli", "gaussian", "concrete", "learnable", "dropconnect", "mixture", "variational",
+            "meanfield", or such a class; a class that stands alone, as `bd.layers.ConcreteNoise`, does so in
+            the place of every dropout. "none" takes the noise away again; "dropout" puts an `nn.Dropout` of
+            the same rate in front of the weight layers instead.
         where: "dropouts": every `nn.Dropout`, `nn.Dropout1d/2d/3d` gives way to noise at its rate: on the
             weight layers that it feeds, or, where it feeds anything else (a norm, a sum, a concatenation),
             a module that stands in its place. Stochastic layers change their kind and keep their rates;
@@ -72,9 +72,9 @@ def convert(
 
     No dropout that was chosen is left on beside the new noise: what cannot be replaced is an error that names
     it. That is a dropout that feeds a layer which has noise of its own; one module at several places that
-    would have to stand alone; and one that feeds no weights, where the kind ("dropconnect", "mixture") is
-    noise on weights and nothing else. The projections of `nn.MultiheadAttention`, which torch reads without
-    calling them, are left alone.
+    would have to stand alone; and one that feeds no weights, where the kind ("dropconnect", "mixture",
+    "meanfield") is noise on weights and nothing else. The projections of `nn.MultiheadAttention`, which torch
+    reads without calling them, are left alone.
 
     >>> net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 1))
     >>> convert(net, "concrete")

@@ -23,6 +23,7 @@ from bayesdrop.layers.concrete import ConcreteDropout
 from bayesdrop.layers.dropconnect import DropConnect
 from bayesdrop.layers.gaussian import GaussianDropout
 from bayesdrop.layers.learnable import LearnableDropout
+from bayesdrop.layers.mean_field import MeanFieldGaussian
 from bayesdrop.layers.mixture import MixtureDropout
 from bayesdrop.layers.variational_gaussian import VariationalGaussianDropout
 
@@ -45,6 +46,7 @@ KINDS: dict[str, type[StochasticLayer]] = {
     "dropconnect": DropConnect,
     "mixture": MixtureDropout,
     "variational": VariationalGaussianDropout,
+    "meanfield": MeanFieldGaussian,
 }
 #: the same noise, standing alone
 _NOISES: dict[type[StochasticLayer], type[ActivationNoise]] = {

@@ -31,7 +31,7 @@ class RecurrentDropout(nn.Module):
             (whose projection has no noise). Its weights are kept; its own dropout between layers, which
             is drawn for every step, is set to 0, as the noise on each layer's inputs takes its place.
         kind: of the noise: "bernoulli", "gaussian", "concrete", "learnable", or the class; "dropconnect",
-            "mixture" and "variational" draw one set of weights for a batch, as AWD-LSTM does.
+            "mixture", "variational" and "meanfield" draw one set of weights for a batch, as AWD-LSTM does.
         p: the rate, or where a learned one starts.
         recurrent_p: that of the recurrent maps, if it differs.
         options: of the kind, as `length_scale`, `per`, `temperature`.

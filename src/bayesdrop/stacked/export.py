@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.functional.noise import KeepNoise, Noise
+from bayesdrop.functional.noise import KeepNoise, Noise, NormalNoise
 from bayesdrop.layers import (
     BernoulliDropout,
     ConcreteDropout,
     DropConnect,
     GaussianDropout,
     LearnableDropout,
+    MeanFieldGaussian,
     StochasticLayer,
 )
 from bayesdrop.layers.base import InputNoiseLayer
@@ -74,6 +75,17 @@ def _layer(network: Trained, place: int) -> StochasticLayer:
     if method == "learnable":
         per = "unit" if p.dim() else "layer"
         return LearnableDropout(linear, _inside(p), per=per, length_scale=l, scale_by_fan_in=by_fan_in)  # type: ignore[arg-type]
+    std, bias_std = network.stds[place] if network.stds else None, None
+    if std is not None:
+        bias_std = network.bias_stds[place]
+        assert bias_std is not None
+        layer = MeanFieldGaussian(linear, length_scale=l, scale_by_fan_in=by_fan_in)
+        assert layer.bias_log_std is not None
+        with torch.no_grad():
+            tiny = torch.finfo(std.dtype).tiny
+            layer.log_std.copy_(std.T.clamp_min(tiny).log())
+            layer.bias_log_std.copy_(bias_std.clamp_min(tiny).log())
+        return layer
     if method == "gaussian":
         return GaussianDropout(linear, p, length_scale=l, scale_by_fan_in=by_fan_in)
     if method == "dropconnect":
@@ -88,13 +100,18 @@ def _inside(p: Tensor) -> Tensor:
 
 
 def layer_noise(network: Trained, place: int) -> tuple[str, Noise] | None:
-    """The site and the noise of a layer's draws, as the exported network has them; None if it has none."""
+    """The site and the noise of a layer's draws, as the exported network has them; None if it has none.
+
+    It multiplies the inputs or the weights, but for Gaussian weights, whose widths it multiplies.
+    """
     p = network.p[place]
     if not bool((p > 0).any()):
         return None
     # nn.Sequential counts non-linearities too.
     path = 2 * place
     layer = _layer(network, place)
+    if isinstance(layer, MeanFieldGaussian):
+        return f"{path}.weight", NormalNoise(p.device)
     if isinstance(layer, InputNoiseLayer):
         with torch.no_grad():
             return f"{path}.input", layer.noise(layer.p)

@@ -57,19 +57,24 @@ class Calibration:
 def calibrated(network: Trained, calibration: Calibration) -> Trained:
     """The network with the change put into its last layer, or its noise level."""
     weights, biases = list(network.weights), list(network.biases)
+    stds, bias_stds = list(network.stds), list(network.bias_stds)
     noise = network.settings.noise
+    factor = weights[-1].new_ones(weights[-1].shape[1])
     if noise in LOGITS:
-        weights[-1], biases[-1] = weights[-1] * calibration.slope, biases[-1] * calibration.slope
+        factor *= calibration.slope
+        weights[-1], biases[-1] = weights[-1] * factor, biases[-1] * factor
     elif noise == "heteroscedastic":
         targets = weights[-1].shape[1] // 2
-        weight, bias = weights[-1].clone(), biases[-1].clone()
-        weight[:, targets:] *= calibration.slope
-        bias[targets:] = calibration.slope * bias[targets:] + calibration.shift
-        weights[-1], biases[-1] = weight, bias
+        factor[targets:] = calibration.slope
+        weights[-1], biases[-1] = weights[-1] * factor, biases[-1] * factor
+        biases[-1][targets:] += calibration.shift
     else:
         assert network.log_noise_std is not None
         return network.with_noise(network.log_noise_std + 0.5 * calibration.shift)
-    return replace(network, weights=weights, biases=biases)
+    for widths in (stds, bias_stds):
+        if widths and widths[-1] is not None:
+            widths[-1] = widths[-1] * factor.abs()
+    return replace(network, weights=weights, biases=biases, stds=stds, bias_stds=bias_stds)
 
 
 @dataclass(frozen=True, eq=False)

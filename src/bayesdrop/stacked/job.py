@@ -99,6 +99,9 @@ class Trained:
         weights: (K_in, K_out) of every layer.
         biases: (K_out,) of every layer.
         p: rate of every layer, shape () or (K_in,).
+        stds: (K_in, K_out) widths of the weights of every layer, with "meanfield"; None of a layer whose
+            weights are points. Empty for other methods.
+        bias_stds: (K_out,) those of the biases.
         log_noise_std: (D,) log standard deviation of Gaussian noise; None for other noise models.
         num_data: N it was trained on.
         history: "epoch", "nll", "kl", and where they are there "validation", "noise_std" and "rates".
@@ -118,6 +121,8 @@ class Trained:
     history: dict[str, list[Any]] = field(default_factory=dict)
     diverged: bool = False
     best_epoch: int | None = None
+    stds: list[Tensor | None] = field(default_factory=list)
+    bias_stds: list[Tensor | None] = field(default_factory=list)
 
     def with_noise(self, log_noise_std: Tensor) -> Trained:
         """The same network with another noise."""

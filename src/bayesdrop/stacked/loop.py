@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bayesdrop.errors import must
 from bayesdrop.stacked.job import Job, Trained
+from bayesdrop.stacked.mean_field import first_log_std, rate_of
 from bayesdrop.stacked.members import JoinedTable, Network
 from bayesdrop.stacked.network import Stack, layout_of, noise_shapes
 from bayesdrop.stacked.noise_step import m_step, noise_mode
@@ -38,6 +39,16 @@ def _start_network(parameters: Parameters, level: Tensor, place: int, job: Job) 
         block = parameters.get(f"logit{layer}")
         if block is not None:
             block[place] = torch.logit(rate)
+        if f"log_std{layer}" in parameters.blocks:
+            _start_widths(parameters, place, layer, rate, job.start)
+
+
+def _start_widths(parameters: Parameters, place: int, layer: int, p: Tensor, start: Trained | None) -> None:
+    """Widths of Gaussian weights: those of the network to go on from, or as the rate says."""
+    for name, widths in (("log_std", "stds"), ("bias_log_std", "bias_stds")):
+        known = getattr(start, widths)[layer] if start is not None and start.stds else None
+        first = first_log_std(parameters[f"weight{layer}"][place], p)
+        parameters[f"{name}{layer}"][place] = first if known is None else known.log()
 
 
 class _Loop:
@@ -65,7 +76,7 @@ class _Loop:
         self.noise = NoiseStreams(
             [job.seed for job in jobs],
             noise_shapes(first.settings, layout.widths),
-            normal=first.settings.method == "gaussian",
+            normal=first.settings.method in ("gaussian", "meanfield"),
         )
         self.step = 0
         self.sums = torch.zeros(len(jobs), dtype=first.x.dtype)
@@ -229,6 +240,15 @@ class _Loop:
             else torch.tensor([job.settings.rates[layer]], dtype=job.x.dtype)
             for layer in layers
         ]
+        stds, bias_stds = (
+            [blocks[f"{name}{layer}"].exp() if f"{name}{layer}" in blocks else None for layer in layers]
+            if job.settings.method == "meanfield"
+            else []
+            for name in ("log_std", "bias_log_std")
+        )
+        for layer, std in enumerate(stds):
+            if std is not None:
+                rates[layer] = rate_of(blocks[f"weight{layer}"], std).reshape(1)
         return Trained(
             settings=job.settings,
             seed=job.seed,
@@ -242,6 +262,8 @@ class _Loop:
             history=network.history,
             diverged=diverged,
             best_epoch=network.best_epoch,
+            stds=stds,
+            bias_stds=[None if std is None else std.reshape(-1) for std in bias_stds],
         )
 
     def _leave(self, done: Sequence[int]) -> None:

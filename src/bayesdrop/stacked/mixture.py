@@ -16,7 +16,7 @@ from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, Heteroscedas
 from bayesdrop.predict import Prediction
 from bayesdrop.stacked.encode import Array, Encoder, TargetScale
 from bayesdrop.stacked.job import Trained
-from bayesdrop.stacked.scores import draw_outputs
+from bayesdrop.stacked.scores import draw_outputs, expected, mean_weight_outputs
 from bayesdrop.stacked.seen import Seen
 
 __all__ = ["Component", "Mixture", "gamma_quantiles", "used_encoders"]
@@ -145,6 +145,26 @@ class Mixture:
             count += len(block)
         assert total is not None
         return total - math.log(count)
+
+    @torch.no_grad()
+    def mean_weights(self, x: Array) -> Tensor:
+        """(N, D) what the networks expect with their mean weights: "weight averaging" instead of draws.
+
+        Args:
+            x: (N, D) columns as those of the table.
+        """
+        inputs = {bins: encoder(x) for bins, encoder in self.encoders.items()}
+        total: Tensor | None = None
+        for component in self.components:
+            output = mean_weight_outputs(component.network, inputs[component.bins])
+            if self.target is None:
+                mean = expected(output.double(), self.noise, output.shape[-1])
+            else:
+                both = self.target.outputs(output, heteroscedastic=self.noise == "heteroscedastic")
+                mean = expected(both, self.noise, len(self.target.mean))
+            total = mean if total is None else total + mean
+        assert total is not None
+        return total / len(self.components)
 
     def rates(self) -> list[list[float]]:
         """Mean drop rate of every layer of every network."""

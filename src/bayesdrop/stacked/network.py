@@ -11,6 +11,7 @@ from bayesdrop.functional import bernoulli_dropout_kl, gaussian_dropout_kl
 from bayesdrop.stacked.activations import make_function
 from bayesdrop.stacked.heads import Head, make_head
 from bayesdrop.stacked.layers import MaskedLayer, WeightMaskedLayer
+from bayesdrop.stacked.mean_field import MeanFieldLayer
 from bayesdrop.stacked.parameters import Layout, Parameters
 from bayesdrop.stacked.settings import Settings
 
@@ -24,7 +25,8 @@ def layout_of(settings: Settings, inputs: int, outputs: int, targets: int) -> La
         0 if rate == 0 or not settings.learns_rates else units if settings.per_unit else 1
         for rate, units in zip(settings.rates, widths[:-1], strict=True)
     ]
-    return Layout(widths, tuple(counts), targets if settings.noise == "learned" else 0)
+    gaussian = tuple(rate > 0 for rate in settings.rates) if settings.method == "meanfield" else ()
+    return Layout(widths, tuple(counts), targets if settings.noise == "learned" else 0, gaussian)
 
 
 def noise_shapes(settings: Settings, widths: Sequence[int]) -> list[tuple[int, int] | None]:
@@ -35,6 +37,8 @@ def noise_shapes(settings: Settings, widths: Sequence[int]) -> list[tuple[int, i
             shapes.append(None)
         elif settings.method == "dropconnect":
             shapes.append((widths[place], widths[place + 1]))
+        elif settings.method == "meanfield":
+            shapes.append((settings.batch_size, widths[place + 1]))
         else:
             shapes.append((settings.batch_size, widths[place]))
     return shapes
@@ -68,20 +72,7 @@ class Stack:
         self.head = make_head(first.noise) if head is None else head
         self.widths = parameters.layout.widths
         dtype = parameters.vector.dtype
-        kinds = {"concrete": "soft", "gaussian": "normal"}
-        layer_type = WeightMaskedLayer if first.method == "dropconnect" else MaskedLayer
-        self.layers = [
-            layer_type(
-                parameters[f"weight{place}"],
-                parameters[f"bias{place}"],
-                self.grads[f"weight{place}"],
-                self.grads[f"bias{place}"],
-                rows=first.batch_size,
-                kind="none" if rate == 0 else kinds.get(first.method, "hard"),
-                temperature=first.temperature,
-            )
-            for place, rate in enumerate(first.rates)
-        ]
+        self.layers = [self._layer(place, rate) for place, rate in enumerate(first.rates)]
         self.functions = [make_function(first.activation) for _ in first.hidden]
         fixed = torch.tensor([one.rates for one in settings], dtype=dtype)
         for place, layer in enumerate(self.layers):
@@ -94,6 +85,28 @@ class Stack:
             torch.where(fan_in, scales * inputs**0.5, scales) for inputs in self.widths[:-1]
         ]
         self.set_num_data(num_data)
+
+    def _layer(self, place: int, rate: float) -> MaskedLayer:
+        first, parameters, grads = self.first, self.parameters, self.grads
+        blocks = (
+            parameters[f"weight{place}"],
+            parameters[f"bias{place}"],
+            grads[f"weight{place}"],
+            grads[f"bias{place}"],
+        )
+        if first.method == "meanfield" and rate > 0:
+            return MeanFieldLayer(
+                *blocks,
+                log_std=parameters[f"log_std{place}"],
+                bias_log_std=parameters[f"bias_log_std{place}"],
+                log_std_grad=grads[f"log_std{place}"],
+                bias_log_std_grad=grads[f"bias_log_std{place}"],
+                rows=first.batch_size,
+            )
+        layer_type = WeightMaskedLayer if first.method == "dropconnect" else MaskedLayer
+        kinds = {"concrete": "soft", "gaussian": "normal"}
+        kind = "none" if rate == 0 else kinds.get(first.method, "hard")
+        return layer_type(*blocks, rows=first.batch_size, kind=kind, temperature=first.temperature)
 
     def set_num_data(self, num_data: Tensor) -> None:
         """(M,) N of every network from now on, as data come in."""
@@ -195,6 +208,9 @@ class Stack:
         """Add the gradient of KL(q || prior) / N to `grads`."""
         for place, layer in enumerate(self.layers):
             precision = self._length_scales[place].square() / self._num_data
+            if isinstance(layer, MeanFieldLayer):
+                layer.add_prior(precision, self._bias_decay, self._num_data)
+                continue
             p = layer.p
             if self.first.method == "gaussian" and layer.kind != "none":
                 norm = layer.weight.square().sum(2, keepdim=True)
@@ -220,6 +236,9 @@ class Stack:
         total = torch.zeros(len(self.settings), dtype=self.parameters.vector.dtype)
         for place, layer in enumerate(self.layers):
             scale = self._length_scales[place]
+            if isinstance(layer, MeanFieldLayer):
+                total += layer.kl(scale, self._bias_scales) / self._num_data.view(-1)
+                continue
             square = layer.weight.square()
             if self.first.method == "dropconnect":
                 p = layer.p.transpose(1, 2).expand_as(square)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesdrop.stacked.parameters import Parameters
+from bayesdrop.stacked.parameters import RATES, Parameters
 from bayesdrop.stacked.settings import Settings
 
 __all__ = ["Adam", "learning_rates"]
@@ -81,7 +81,7 @@ class Adam:
         torch.div(mean, update, out=update)
         size = -lr.view(-1, 1, 1) * (correction / (1 - self.beta1**self._steps))
         for name, block in self._parameters.blocks.items():
-            factor = size * self._rate_ratio if name.startswith("logit") else size
+            factor = size * self._rate_ratio if name.startswith(RATES) else size
             block.addcmul_(self._update[name], factor)
 
     def kept(self, places: Tensor, parameters: Parameters) -> Adam:

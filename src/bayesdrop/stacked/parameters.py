@@ -13,7 +13,10 @@ from torch import Tensor
 
 from bayesdrop.stacked.streams import generator
 
-__all__ = ["Layout", "Parameters"]
+__all__ = ["RATES", "Layout", "Parameters"]
+
+#: how the names of blocks begin that have the learning rate of drop rates
+RATES = ("logit", "log_std", "bias_log_std")
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,13 @@ class Layout:
         widths: inputs, hidden units, outputs.
         rates: for every weight layer, how many logits of a learned rate it has: 0, 1 or K_in.
         noise: how many learned noise levels there are.
+        gaussian: for every weight layer, whether its weights and biases have widths; none has if empty.
     """
 
     widths: tuple[int, ...]
     rates: tuple[int, ...]
     noise: int
+    gaussian: tuple[bool, ...] = ()
 
     @property
     def shapes(self) -> dict[str, tuple[int, int]]:
@@ -40,6 +45,10 @@ class Layout:
         for place, count in enumerate(self.rates):
             if count:
                 found[f"logit{place}"] = (1, count)
+        for place, has_widths in enumerate(self.gaussian):
+            if has_widths:
+                found[f"log_std{place}"] = found[f"weight{place}"]
+                found[f"bias_log_std{place}"] = found[f"bias{place}"]
         if self.noise:
             found["log_noise_std"] = (1, self.noise)
         return found

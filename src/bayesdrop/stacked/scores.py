@@ -16,7 +16,7 @@ from bayesdrop.stacked.export import layer_noise
 from bayesdrop.stacked.heads import make_head
 from bayesdrop.stacked.job import Trained
 
-__all__ = ["Scores", "draw_outputs", "log_likelihoods", "score"]
+__all__ = ["Scores", "draw_outputs", "expected", "log_likelihoods", "mean_weight_outputs", "score"]
 
 #: numbers of one layer's activations that are held at a time
 _CHUNK = 2**21
@@ -42,6 +42,16 @@ def draw_outputs(network: Trained, x: Tensor, *, num_draws: int, seed: int = 0) 
         yield _outputs(network, x, noises, source, first, count)
 
 
+def mean_weight_outputs(network: Trained, x: Tensor) -> Tensor:
+    """(N, outputs) of one pass with the mean weights: "weight averaging", no draw at all.
+
+    Args:
+        network: trained.
+        x: (N, K) inputs, prepared as those it was trained on.
+    """
+    return _outputs(network, x, [None] * len(network.weights), NoiseSource(0), 0, 1)[0]
+
+
 def _outputs(
     network: Trained,
     x: Tensor,
@@ -64,12 +74,29 @@ def _outputs(
             # Outputs first: a last layer of one or two outputs is then a fast product too.
             rows = weight.T.contiguous()
             shape = (1, weight.shape[0]) if site.endswith("input") else tuple(rows.shape)
-            drawn = rows * source.rows(site, first, count, shape, sample).to(weight.dtype)
+            made = source.rows(site, first, count, shape, sample).to(weight.dtype)
+            std = network.stds[place] if network.stds else None
+            drawn = rows * made if std is None else rows + std.T * made
+            shift = (
+                bias
+                if std is None
+                else bias + _bias_noise(network, place, site, sample, source, first, count)
+            )
             h = h if h.dim() == 3 else h.expand(count, *h.shape)
-            h = torch.baddbmm(bias, h, drawn.transpose(1, 2))
+            h = torch.baddbmm(shift, h, drawn.transpose(1, 2))
         if place < last:
             h = apply_activation(network.settings.activation, h)
     return h if h.dim() == 3 else h.expand(count, *h.shape)
+
+
+def _bias_noise(
+    network: Trained, place: int, site: str, sample: Noise, source: NoiseSource, first: int, count: int
+) -> Tensor:
+    """(C, 1, K_out) what Gaussian biases add to their means in some draws."""
+    std = network.bias_stds[place]
+    assert std is not None
+    drawn = source.rows(site.replace(".weight", ".bias"), first, count, (1, len(std)), sample)
+    return std * drawn.to(std.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +145,7 @@ def score(
             level = (level + log_noise_scale).view(1, 1, -1)
         for drawn in draw_outputs(network, x, num_draws=num_draws, seed=seed):
             output = drawn.contiguous()
-            part = _means(output, network.settings.noise, y).sum(0)
+            part = expected(output, network.settings.noise, y.shape[-1]).sum(0)
             if network.settings.noise == "heteroscedastic" and log_noise_scale:
                 output[..., y.shape[1] :] += 2 * log_noise_scale
             targets = y.expand(len(output), *y.shape)
@@ -131,11 +158,11 @@ def score(
     return Scores(mean / count, total - math.log(count))
 
 
-def _means(output: Tensor, noise: str, y: Tensor) -> Tensor:
+def expected(output: Tensor, noise: str, targets: int) -> Tensor:
     """(C, N, D) what each draw expects: a target, or the probabilities of classes or labels."""
     if noise == "classes":
         return torch.softmax(output, -1)
-    return torch.sigmoid(output) if noise == "labels" else output[..., : y.shape[-1]]
+    return torch.sigmoid(output) if noise == "labels" else output[..., :targets]
 
 
 def log_likelihoods(checked: Sequence[tuple[Trained, Tensor, Tensor]]) -> list[float]:

@@ -18,7 +18,7 @@ from bayesdrop.errors import (
 
 __all__ = ["Activation", "FirstWeights", "Method", "NoiseModel", "Schedule", "Settings"]
 
-Method = Literal["bernoulli", "concrete", "learnable", "gaussian", "dropconnect"]
+Method = Literal["bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "meanfield"]
 NoiseModel = Literal["fixed", "map", "learned", "heteroscedastic", "classes", "labels"]
 Activation = Literal["relu", "silu", "gelu", "tanh"]
 Schedule = Literal["one-cycle", "constant"]
@@ -37,11 +37,12 @@ class Settings:
         hidden: width of every hidden layer.
         activation: the non-linearity between layers.
         method: which posterior: `BernoulliDropout`, `ConcreteDropout`, `LearnableDropout`,
-            `GaussianDropout` or `DropConnect`.
+            `GaussianDropout`, `DropConnect` or `MeanFieldGaussian`.
         noise: "fixed", "map" (closed form under a Gamma prior, once an epoch), "learned" or
             "heteroscedastic" Gaussian noise, "classes", or "labels" (a yes or no for each).
-        p: chance of dropping hidden units, where learned rates start: one number, or one per hidden layer.
-        input_p: chance of dropping inputs. A rate of exactly 0 stays 0, whatever the method.
+        p: chance of dropping hidden units, where learned rates (and the widths of Gaussian weights) start:
+            one number, or one per hidden layer.
+        input_p: the same for inputs. A rate of exactly 0 stays 0, whatever the method: no noise there.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
         noise_std: standard deviation of the noise in the units of y, or where it starts.
@@ -55,7 +56,7 @@ class Settings:
         epochs: passes over the data.
         batch_size: rows of a step.
         lr: learning rate, the largest of the cycle with "one-cycle".
-        rate_lr: learning rate of drop rates; 10 lr if None.
+        rate_lr: learning rate of drop rates, and of the logs of widths; 10 lr if None.
         schedule: "one-cycle" (rising for 30 % of the steps, then falling to nearly 0, by cosines) or
             "constant".
         clip_norm: largest norm of a network's gradient.

@@ -18,8 +18,24 @@ from bayesdrop.predict import Prediction
 from bayesdrop.stacked import Candidate, Component, Mixture, Recipe, Settings, fit_tables, preset_recipe
 from bayesdrop.stacked import Table as Rows
 
-__all__ = ["MANY_ROWS", "METHODS", "METRICS", "fit_piece", "piece_keys"]
+__all__ = [
+    "MANY_ROWS",
+    "MEAN_FIELD",
+    "METHODS",
+    "METRICS",
+    "REVISION",
+    "SECONDS",
+    "fit_piece",
+    "labels_of",
+    "piece_keys",
+    "single_fit_share",
+]
 
+#: of the pieces that both tables share: raised when those from before must not be used
+REVISION = 2
+
+#: the metric of a row with processor time
+SECONDS = "seconds a split"
 METRICS = ("RMSE", "log-likelihood (nats)", "95 % coverage", "calibration error")
 
 #: p and length scale of 2016, by set
@@ -58,6 +74,10 @@ PRIORS_2017 = (
 )
 #: the same for large sets, which take longer: rates fall to zero there at any pace
 PRIORS_2017_MANY = ((0.1, 0.4), (0.1, 0.8), (0.3, 0.8), (1.0, None), (2.0, None))
+
+#: length scales that a validation set chooses from, with Gaussian weights; times sqrt(K_in) for every layer
+SCALES_VI = (0.1, 0.3, 1.0)
+MEAN_FIELD = "meanfield (VI)"
 
 #: a fit of several tables: for every name of a method, one mixture a table
 Fit = Callable[[str, Sequence[Rows], Mapping[str, Any]], dict[str, list[Mixture]]]
@@ -101,11 +121,19 @@ def fit_piece(key: Mapping[str, Any]) -> dict[str, Any]:
             _scores(mixture.predict(*_test_inputs(table, split, key)), _test_targets(table, split))
             for mixture, split in zip(mixtures, key["splits"], strict=True)
         ]
+    seconds_with_scores = (time.process_time() - start) / len(rows)
     last = list(found.values())[-1]
     return {
         "scores": scores,
+        "averaged": {
+            name: [
+                _error(mixture.mean_weights(_test_inputs(table, split, key)[0]), _test_targets(table, split))
+                for mixture, split in zip(mixtures, key["splits"], strict=True)
+            ]
+            for name, mixtures in found.items()
+        },
         "seconds": seconds,
-        "seconds_with_scores": (time.process_time() - start) / len(rows),
+        "seconds_with_scores": seconds_with_scores,
         "rates": [mixture.rates() for mixture in last],
         "search": [_brief(mixture) for mixture in last],
     }
@@ -132,6 +160,10 @@ def _scores(prediction: Prediction, y: Tensor) -> list[float]:
         float(interval_coverage(prediction, y, level=0.95)),
         float(regression_calibration_error(prediction, y)),
     ]
+
+
+def _error(mean: Tensor, y: Tensor) -> float:
+    return float((mean - y).square().mean().sqrt())
 
 
 def _brief(mixture: Mixture) -> list[dict[str, Any]]:
@@ -167,8 +199,16 @@ def _options_2016(name: str) -> dict[str, Any]:
     return {"p": p, "length_scale": length_scale}
 
 
+def _options_without(name: str) -> dict[str, Any]:
+    return {**_options_2016(name), "p": 0.0}
+
+
 def _options_2018(name: str) -> dict[str, Any]:
     return {"precisions": PRECISIONS_2018.get(name)}
+
+
+def _options_two_layers_without(name: str) -> dict[str, Any]:
+    return {**_options_2018(name), "rates": (0.0,)}
 
 
 def _estimator(preset: str) -> Fit:
@@ -226,6 +266,48 @@ def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[s
     return {"CDropout": [_before_last_step(mixture) for mixture in mixtures], "CDropoutM": mixtures}
 
 
+def _mean_field(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[str, list[Mixture]]:
+    """One layer of Gaussian weights with learned widths, noise at its mode after every epoch."""
+    size = len(rows[0].x)
+    many = size >= MANY_ROWS
+    epochs = 200 if size >= 40_000 else 400
+    settings = Settings(
+        hidden=(100 if size >= 40_000 else 50,),
+        method="meanfield",
+        noise="map",
+        p=0.01,
+        input_p=0.01,
+        scale_by_fan_in=True,
+        epochs=epochs,
+        batch_size=128 if many else 32,
+        rate_lr=1e-2,
+        check_every=epochs,
+    )
+    recipe = Recipe(
+        tuple(Candidate(replace(settings, length_scale=length_scale)) for length_scale in SCALES_VI),
+        folds=5,
+        parts=1,
+        holdout="last",
+        refit=True,
+        calibrate=False,
+        num_draws=1000,
+        judge_draws=300,
+    )
+    return {MEAN_FIELD: fit_tables(rows, _shortened(recipe, size, key["steps"]))}
+
+
+def single_fit_share(method: str, rows: int) -> float:
+    """What one fit to all rows is of the time of a method: every candidate is fitted to four fifths of them.
+
+    Args:
+        method: "two-layers" or "concrete".
+        rows: of the whole set.
+    """
+    concrete = len(PRIORS_2017_MANY if rows >= MANY_ROWS else PRIORS_2017)
+    candidates = {"two-layers": 4, "concrete": concrete}[method]
+    return 1 / (0.8 * candidates + 1)
+
+
 def _before_last_step(mixture: Mixture) -> Mixture:
     """The noise as it was when training ended."""
 
@@ -245,4 +327,13 @@ METHODS: dict[str, tuple[Fit, int]] = {
     "gal2018": (_by_preset("gal2018", _options_2018), 10),
     "two-layers": (_by_preset("two-layers", _options_2018), 10),
     "concrete": (_concrete, 10),
+    "meanfield": (_mean_field, 10),
+    "no-dropout": (_by_preset("gal2016", _options_without), 10),
+    "two-layers-no-dropout": (_by_preset("two-layers", _options_two_layers_without), 10),
 }
+_LABELS = {"concrete": ("CDropout", "CDropoutM"), "meanfield": (MEAN_FIELD,)}
+
+
+def labels_of(method: str) -> tuple[str, ...]:
+    """Under which names the fits of a method are reported."""
+    return _LABELS.get(method, (method,))

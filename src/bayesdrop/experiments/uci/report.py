@@ -13,14 +13,29 @@ from bayesdrop.data import DataNotFound
 from bayesdrop.errors import must
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
 from bayesdrop.experiments.row import Row
-from bayesdrop.experiments.uci.fits import METHODS, METRICS, fit_piece, piece_keys
+from bayesdrop.experiments.uci.fits import (
+    METHODS,
+    METRICS,
+    REVISION,
+    SECONDS,
+    fit_piece,
+    labels_of,
+    piece_keys,
+)
+from bayesdrop.experiments.uci.known import KnownFits, Plan, SetFits
 from bayesdrop.experiments.uci.published import published, published_mean
 from bayesdrop.experiments.uci.sets import load_set
 
-__all__ = ["Benchmark", "printed_column", "rank_rows", "ranks", "run_benchmark", "score_rows", "second_rows"]
-
-#: of the pieces that both tables share
-REVISION = 2
+__all__ = [
+    "Benchmark",
+    "median_rows",
+    "printed_column",
+    "rank_rows",
+    "ranks",
+    "run_benchmark",
+    "score_rows",
+    "second_rows",
+]
 
 
 class Benchmark:
@@ -31,8 +46,10 @@ class Benchmark:
         absent: sets whose data are not at hand.
         labels: methods, in order.
         scores: (splits, metrics) by set and label.
+        averaged: (splits,) RMSE of the mean weights, by set and label.
         rates: mean rate of every layer, (splits, layers), by set, of methods with one network a split.
         seconds: of the processor, a split, by set and method.
+        commits: of fits that are of an earlier run, by set and method.
     """
 
     def __init__(self, present: Sequence[str], absent: Sequence[str]) -> None:
@@ -41,6 +58,72 @@ class Benchmark:
         self.scores: dict[tuple[str, str], NDArray[np.float64]] = {}
         self.rates: dict[tuple[str, str], NDArray[np.float64]] = {}
         self.seconds: dict[tuple[str, str], float] = {}
+        self.averaged: dict[tuple[str, str], NDArray[np.float64]] = {}
+        self.commits: dict[tuple[str, str], str] = {}
+
+    @property
+    def full_labels(self) -> list[str]:
+        """Labels that every set has."""
+        return [label for label in self.labels if all((name, label) in self.scores for name in self.present)]
+
+    def take(self, name: str, method: str, fits: SetFits) -> None:
+        """Fits of an earlier run."""
+        self.scores.update({(name, label): values for label, values in fits.scores.items()})
+        self.averaged.update({(name, label): values for label, values in fits.averaged.items()})
+        if fits.rates is not None:
+            self.rates[name, method] = fits.rates
+        self.seconds[name, method] = fits.seconds
+        self.commits[name, method] = fits.commit
+
+    def put(self, name: str, method: str, made: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+        """Pieces of all splits of a set and all repeats, each with its key."""
+        scores: dict[str, dict[int, list[Any]]] = {}
+        averaged: dict[str, dict[int, list[Any]]] = {}
+        rates: list[list[float]] = []
+        seconds: list[float] = []
+        for key, piece in made:
+            for kept, part in ((scores, "scores"), (averaged, "averaged")):
+                for label, values in piece.get(part, {}).items():
+                    by_split = kept.setdefault(label, {})
+                    for split, value in zip(key["splits"], values, strict=True):
+                        by_split.setdefault(split, []).append(value)
+            if all(len(networks) == 1 for networks in piece["rates"]):
+                rates += [networks[0] for networks in piece["rates"]]
+            seconds += [piece["seconds_with_scores"]] * len(key["splits"])
+        for kept, whole in ((scores, self.scores), (averaged, self.averaged)):
+            for label, by_split in kept.items():
+                whole[name, label] = np.array([np.mean(values, 0) for values in by_split.values()])
+        if rates:
+            self.rates[name, method] = np.array(rates)
+        self.seconds[name, method] = float(np.mean(seconds))
+
+    def gap(self, name: str, first: str, second: str, metric: int) -> tuple[float, float]:
+        """Mean over splits of one label's score less another's, and its standard error (0 for one split)."""
+        values = self.scores[name, first][:, metric] - self.scores[name, second][:, metric]
+        return float(values.mean()), _error(values)
+
+    def averaging_gap(self, name: str, label: str) -> tuple[float, float]:
+        """RMSE of the mean weights less that of the mean over draws, and its standard error."""
+        values = self.averaged[name, label] - self.scores[name, label][:, 0]
+        return float(values.mean()), _error(values)
+
+    def provenance(self) -> list[str]:
+        """A sentence for every earlier run whose fits are here."""
+        told = []
+        for commit in dict.fromkeys(self.commits.values()):
+            methods: dict[str, list[str]] = {}
+            for (name, method), made_by in self.commits.items():
+                if made_by == commit:
+                    methods.setdefault(method, []).append(name)
+            listed = "; ".join(f"{method} on {', '.join(sets)}" for method, sets in methods.items())
+            short = f"{commit[:7]}{'+' if commit.endswith('-modified') else ''}"
+            told.append(f"Fits of an earlier run, commit {short}, with the same settings: {listed}.")
+        if told:
+            told.append(
+                "Earlier fits that were made again came out the same on some splits and as by another seed on"
+                " others: rounding differs by machine, and long training makes it large."
+            )
+        return told
 
     def mean(self, name: str, label: str, metric: int) -> float:
         """Mean over splits."""
@@ -55,13 +138,23 @@ class Benchmark:
         """What a picture needs."""
         return {
             "present": self.present,
-            "labels": self.labels,
+            "labels": self.full_labels,
+            "revision": REVISION,
+            "commits": {f"{name}/{method}": commit for (name, method), commit in self.commits.items()},
+            "averaged": {
+                f"{name}/{label}": np.round(values, 6).tolist()
+                for (name, label), values in self.averaged.items()
+            },
             "scores": {
                 f"{name}/{label}": np.round(values, 6).tolist()
                 for (name, label), values in self.scores.items()
             },
             "rates": {f"{name}/{label}": np.round(v, 6).tolist() for (name, label), v in self.rates.items()},
         }
+
+
+def _error(values: NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def _shared(cache: PieceCache) -> PieceCache:
@@ -74,11 +167,11 @@ def _shared(cache: PieceCache) -> PieceCache:
 def run_benchmark(
     datasets: Sequence[str],
     methods: Sequence[str],
+    plan: Plan,
     *,
-    steps: Callable[[str, int], int | None],
-    splits: int,
-    num_draws: int | None,
-    repeats: int = 1,
+    also: Mapping[str, Sequence[str]] | None = None,
+    known: KnownFits | None = None,
+    must_average: Callable[[str, str], bool] = lambda name, method: False,
     cache: PieceCache,
     progress: bool,
 ) -> Benchmark:
@@ -87,16 +180,15 @@ def run_benchmark(
     Args:
         datasets: names of UCI sets, or CSV files.
         methods: keys of `METHODS`.
-        steps: of a method and a set's number of rows, the most steps of training a network; None for the
-            method's own.
-        splits: at most so many of every set.
-        num_draws: T when scoring; the methods' own if None.
-        repeats: fits of one network to every split of a set of fewer than 2,000 rows, where the seed moves a
-            mean over splits by half its standard error; a split's score is their mean.
+        plan: how sets are fitted.
+        also: further methods, and the sets that each is for.
+        known: fits of an earlier run, which are not made again.
+        must_average: of a set and a method, whether known fits must tell the error of the mean weights, too.
         cache: of the experiment.
         progress: whether to draw a bar.
     """
-    for method in methods:
+    also = also or {}
+    for method in (*methods, *also):
         if method not in METHODS:
             raise ValueError(must("Config", "methods", f"among {', '.join(METHODS)}", method))
     present, absent = [], []
@@ -107,47 +199,32 @@ def run_benchmark(
         except DataNotFound:
             absent.append(name)
     found = Benchmark(present, absent)
-    keys = [
-        key
-        for name in present
-        for method in methods
-        for repeat in range(repeats if _moved_by_seed(name, method) else 1)
-        for key in piece_keys(
-            name,
-            method,
-            splits,
-            steps=steps(method, len(load_set(name))),
-            num_draws=num_draws,
-            repeat=repeat,
-        )
-    ]
+    pairs = [(name, method) for name in present for method in methods]
+    pairs += [(name, method) for method, sets in also.items() for name in sets if name in present]
+    keys: list[dict[str, Any]] = []
+    for name, method in pairs:
+        before = known.find(name, method, plan) if known is not None else None
+        if before is not None and (before.averaged or not must_average(name, method)):
+            found.take(name, method, before)
+            splits = next(iter(before.scores.values())).shape[0]
+            cache.found_seconds += before.seconds * splits * plan.repeats_of(name, method)
+            continue
+        steps = plan.steps(method, len(load_set(name)))
+        for repeat in range(plan.repeats_of(name, method)):
+            keys += piece_keys(
+                name, method, plan.splits, steps=steps, num_draws=plan.num_draws, repeat=repeat
+            )
     shared = _shared(cache)
     pieces = run_pieces(keys, fit_piece, cache=shared, progress=progress, label="Fits")
     cache.found_seconds += shared.found_seconds
-    scores: dict[tuple[str, str], dict[int, list[list[float]]]] = {}
-    rates: dict[tuple[str, str], list[list[float]]] = {}
-    seconds: dict[tuple[str, str], list[float]] = {}
+    by_fit: dict[tuple[str, str], list[tuple[dict[str, Any], dict[str, Any]]]] = {}
     for key, piece in zip(keys, pieces, strict=True):
-        name, method = str(key["dataset"]), str(key["method"])
-        for label, values in piece["scores"].items():
-            if label not in found.labels:
-                found.labels.append(label)
-            for split, value in zip(key["splits"], values, strict=True):
-                scores.setdefault((name, label), {}).setdefault(split, []).append(value)
-        if all(len(networks) == 1 for networks in piece["rates"]):
-            rates.setdefault((name, method), []).extend(networks[0] for networks in piece["rates"])
-        seconds.setdefault((name, method), []).extend([piece["seconds_with_scores"]] * len(key["splits"]))
-    found.scores = {
-        place: np.array([np.mean(values, 0) for values in by_split.values()])
-        for place, by_split in scores.items()
-    }
-    found.rates = {place: np.array(values) for place, values in rates.items()}
-    found.seconds = {place: float(np.mean(values)) for place, values in seconds.items()}
+        by_fit.setdefault((str(key["dataset"]), str(key["method"])), []).append((key, piece))
+    for (name, method), made in by_fit.items():
+        found.put(name, method, made)
+    order = [label for method in (*methods, *also) for label in labels_of(method)]
+    found.labels = [label for label in order if any((name, label) in found.scores for name in present)]
     return found
-
-
-def _moved_by_seed(name: str, method: str) -> bool:
-    return method not in ("default", "quick") and len(load_set(name)) < 2000
 
 
 def score_rows(found: Benchmark, columns: Mapping[str, str], others: Sequence[str]) -> list[Row]:
@@ -161,6 +238,8 @@ def score_rows(found: Benchmark, columns: Mapping[str, str], others: Sequence[st
     rows = []
     for name in (*found.present, *found.absent):
         for label in found.labels or columns:
+            if (name, label) not in found.scores and label in found.labels and label not in found.full_labels:
+                continue
             for metric, title in enumerate(METRICS):
                 column = columns.get(label)
                 paper = None if column is None or metric > 1 else published(column, name, metric)
@@ -175,12 +254,52 @@ def score_rows(found: Benchmark, columns: Mapping[str, str], others: Sequence[st
     return rows
 
 
-def second_rows(found: Benchmark, paper: Mapping[tuple[str, str], float]) -> list[Row]:
-    """Rows of processor time a split, search and scores included."""
-    return [
-        Row(f"{name}, {method}", "seconds a split", paper.get((name, method)), seconds)
-        for (name, method), seconds in found.seconds.items()
+def second_rows(
+    found: Benchmark,
+    paper: Mapping[tuple[str, str], float],
+    notes: Mapping[tuple[str, str], str] | None = None,
+) -> list[Row]:
+    """Rows of processor time a split, search and scores included.
+
+    Args:
+        found: what was found.
+        paper: printed seconds by set and method.
+        notes: of those rows.
+    """
+    notes = notes or {}
+    order = [
+        (name, method) for name in found.present for method in METHODS if (name, method) in found.seconds
     ]
+    return [
+        Row(
+            f"{name}, {method}",
+            SECONDS,
+            paper.get((name, method)),
+            found.seconds[name, method],
+            note=notes.get((name, method), ""),
+        )
+        for name, method in order
+    ]
+
+
+def median_rows(found: Benchmark, label: str, paper: Mapping[tuple[str, int], str]) -> list[Row]:
+    """Rows of medians over splits; the quartiles are in the note.
+
+    Args:
+        found: what was found.
+        label: of a method.
+        paper: printed medians, by set and metric.
+    """
+    rows = []
+    for name in found.present:
+        if (name, label) not in found.scores:
+            continue
+        for metric in (0, 1):
+            low, middle, high = np.quantile(found.scores[name, label][:, metric], [0.25, 0.5, 0.75])
+            note = f"quartiles [{low:.4g}, {high:.4g}]"
+            title = f"median {METRICS[metric]}"
+            rows.append(Row(f"{name}, {label}", title, paper.get((name, metric)), float(middle), None, note))
+    return rows
 
 
 def ranks(
@@ -228,7 +347,9 @@ def rank_rows(
         return []
     rows = []
     for order, metric, title in ((0, 1, "average rank, log-likelihood"), (1, 0, "average rank, RMSE")):
-        values = {label: {name: found.mean(name, label, metric) for name in sets} for label in found.labels}
+        values = {
+            label: {name: found.mean(name, label, metric) for name in sets} for label in found.full_labels
+        }
         names = {label: columns.get(label, "") for label in values}
         for column in printed:
             means = printed_column(column, sets, metric)
