@@ -29,6 +29,7 @@ EXPERIMENTS: dict[str, str] = {
     "gal2015-insights": "bayesdrop.experiments.gal2015_insights",
     "gal2016-co2": "bayesdrop.experiments.gal2016_co2",
     "gal2016-mnist-rotation": "bayesdrop.experiments.gal2016_mnist_rotation",
+    "gal2016-sequences": "bayesdrop.experiments.gal2016_sequences",
     "gal2016-thompson": "bayesdrop.experiments.gal2016_thompson",
     "gal2016-uci-table1": "bayesdrop.experiments.gal2016_uci_table1",
     "gal2016-solar": "bayesdrop.experiments.gal2016_solar",
