@@ -19,6 +19,7 @@ __all__ = ["EXPERIMENTS", "Experiment", "experiment_text", "experiment_title", "
 EXPERIMENTS: dict[str, str] = {
     "active-learning-cifar": "bayesdrop.experiments.active_learning_cifar",
     "active-learning-mnist": "bayesdrop.experiments.active_learning_mnist",
+    "adversarial-mnist": "bayesdrop.experiments.adversarial_mnist",
     "boluki2020-camvid": "bayesdrop.experiments.boluki2020_camvid",
     "boluki2020-cifar": "bayesdrop.experiments.boluki2020_cifar",
     "boluki2020-recommender": "bayesdrop.experiments.boluki2020_recommender",
