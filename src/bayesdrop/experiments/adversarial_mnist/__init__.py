@@ -45,8 +45,8 @@ class Config:
     radii: tuple[float, ...] = (0.1, 0.2, 0.3)
     norm: str = "linf"
     steps: int = 15  #: of PGD
-    attack_draws: int = 8  #: functions in a gradient of those who know of dropout
-    num_images: int = 400  #: that are attacked
+    attack_draws: int = 12  #: functions in a gradient of those who know of dropout
+    num_images: int = 300  #: that are attacked
     num_draws: int = 30  #: that judge
     p: float = 0.5
     p_init: float = 0.1  #: where Concrete rates start

@@ -43,5 +43,6 @@ def draw(outcome: Outcome) -> Any:
     axes[1, 0].set_ylabel("AUROC, attacked against clean")
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0, -1].legend(frameon=False, fontsize=9)
+    if radii:
+        axes[0, -1].legend(frameon=False, fontsize=9)
     return figure

@@ -43,7 +43,7 @@ def draw(outcome: Outcome) -> Any:
     _spread(axes[2], arrays, groups)
     for ax in axes:
         ax.set_yticks(range(len(groups)), [", ".join(group) if ax is axes[0] else "" for group in groups])
-        ax.set_ylim(len(groups) - 0.5, -0.5)
+        ax.set_ylim(max(len(groups), 1) - 0.5, -0.5)
         ax.spines[["top", "right"]].set_visible(False)
     handles, labels = axes[1].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=9, ncols=len(VARIANTS), loc="outside upper left")
