@@ -76,8 +76,8 @@ def fgsm(
         clamp: (low, high) in which all values stay, as (0, 1) for images; None for no such range.
         through: the network that the attacker knows: "mean", the averaged weights, or "draws", the mean of
             gradients of `num_draws` functions.
-        num_draws: of through="draws". Few draws of a network that drops much are a noisy direction, and can do
-            less harm than "mean" does.
+        num_draws: of through="draws". Few draws of a network that drops much are a noisy direction, and can
+            do less harm than "mean" does.
         goal: "wrong" lowers the likelihood of y; "sure" raises that of the most probable other class.
         batch_size: rows at a time; the result does not depend on it, but for rounding.
         seed: of the functions.
@@ -134,8 +134,8 @@ def pgd(
         clamp: (low, high) in which all values stay, as (0, 1) for images; None for no such range.
         through: the network that the attacker knows: "mean", the averaged weights, or "draws", the mean of
             gradients of `num_draws` functions.
-        num_draws: of through="draws". Few draws of a network that drops much are a noisy direction, and can do
-            less harm than "mean" does.
+        num_draws: of through="draws". Few draws of a network that drops much are a noisy direction, and can
+            do less harm than "mean" does.
         goal: "wrong" lowers the likelihood of y; "sure" raises that of the most probable other class.
         batch_size: rows at a time; the result does not depend on it, but for rounding.
         seed: of the start and of the functions.

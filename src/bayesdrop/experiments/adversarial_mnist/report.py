@@ -161,9 +161,9 @@ def make_notes() -> Iterator[str]:
         "The paper names the use and prints no numbers; it refers to Li & Gal (2017), with other networks."
     )
     yield (
-        "The claims and their thresholds were fixed before any run. A gradient of the aware attacks had 8 draws "
-        "until a run of the quick preset, with 4, showed them to be weaker than the unaware ones on a network "
-        "that drops half of its units: few draws are a noisy direction, and averaged weights a good stand-in."
+        "The claims and their thresholds were fixed before any run. A gradient of the aware attacks had 8 "
+        "draws until a run of the quick preset, with 4, showed them to be weaker than the unaware ones on a "
+        "network that drops half of its units: few draws are a noisy direction, averaged weights a good one."
     )
     yield (
         "What is seen here is seen of these attacks. That a stronger one is not seen is to be expected: "
