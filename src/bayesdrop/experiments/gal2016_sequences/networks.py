@@ -111,7 +111,12 @@ def train_and_score(key: Mapping[str, Any]) -> dict[str, float]:
             # That a recurrence has no noise is what one of the variants is.
             warnings.simplefilter("ignore", PartlyRandom)
             return predict(
-                net, x, num_draws=key["num_draws"], seed=key["seed"], likelihood=likelihood, keep_draws=True
+                net,
+                x,
+                num_draws=key["num_draws"],
+                seed=key["seed"],
+                likelihood=likelihood,
+                keep_draws=problem.kind == "number",
             )
 
     some = slice(len(problem.x_new))
