@@ -19,6 +19,7 @@ ROWS = {
     "estimators": 5,
     "recommend": 5,
     "acquire": 4,
+    "attacks": 4,
     "audit": 4,
     "calibration": 4,
     "stacked": 4,

@@ -11,6 +11,7 @@ from bayesdrop.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from bayesdrop import acquire as acquire
+    from bayesdrop import attacks as attacks
     from bayesdrop import calibration as calibration
     from bayesdrop import control as control
     from bayesdrop import data as data
@@ -30,6 +31,7 @@ _FUNCTIONS = frozenset({"audit", "cascade", "fit", "predict"})
 #: packages that are imported when they are asked for, as `bayesdrop.plots`, and the extra that each needs
 _ON_DEMAND = {
     "acquire": None,
+    "attacks": None,
     "calibration": None,
     "control": "control",
     "data": None,

@@ -640,7 +640,12 @@ def _metrics() -> Iterator[Call]:
             name,
             getattr(m, name),
             lambda: {"inside": _classes(), "outside": _classes()},
-            {"inside": prediction, "outside": prediction, "score": choice(*scores)}
+            {
+                "inside": prediction,
+                "outside": prediction,
+                "score": choice(*scores),
+                "by": choice("label", "row"),
+            }
             | ({"tpr": lambda v: real(0, 2, closed=False)(v) and float(v) <= 1} if name == "ood_fpr" else {}),
         )
     for name in ("predictive_entropy", "expected_entropy", "mutual_information", "variation_ratio"):
@@ -890,6 +895,45 @@ def _autoencoders() -> Iterator[Call]:
     yield Call("IAF", v.IAF, lambda: {"latent": 2}, {"latent": whole(1, 200), "num_steps": whole(1, 101)})
     yield Call(
         "VampPrior", v.VampPrior, lambda: {"inputs": rows}, {"inputs": anything, "low": real(none=True)}
+    )
+
+
+def _attacks() -> Iterator[Call]:
+    a = bd.attacks
+    net = nn.Sequential(bd.BernoulliDropout(nn.Linear(3, 3), p=0.3))
+    size = real(0, 1e16)
+    common: dict[str, Kind] = {
+        "model": module,
+        "x": nothing,
+        "y": nothing,
+        "likelihood": nothing,
+        "through": choice("mean", "draws"),
+        "goal": choice("wrong", "sure"),
+        "num_draws": whole(1, 10**6 + 1),
+        "seed": seed,
+    }
+    steps: dict[str, Kind] = common | {
+        "eps": size,
+        "norm": choice("linf", "l2"),
+        "clamp": lambda v: v is None,
+        "batch_size": count,
+    }
+
+    def good() -> dict[str, Any]:
+        return {"model": net, "x": _normal(6, 3), "y": _LABELS, "likelihood": bd.Categorical()}
+
+    yield Call("attacks.loss_gradient|Gaussian", a.loss_gradient, good, common)
+    yield Call("attacks.fgsm|Gaussian", a.fgsm, lambda: good() | {"eps": 0.1}, steps)
+    yield Call(
+        "attacks.pgd|Gaussian",
+        a.pgd,
+        lambda: good() | {"eps": 0.1, "steps": 2, "num_draws": 2},
+        steps
+        | {
+            "steps": whole(1, 10**6 + 1),
+            "step_size": real(0, 1e16, closed=False, none=True),
+            "random_start": flag,
+        },
     )
 
 
@@ -1170,6 +1214,9 @@ def calls() -> tuple[Call, ...]:
         _acquisition,
         _cascades,
         _autoencoders,
+
+
+        _attacks,
         _linear_models,
         _networks,
         _files,

@@ -19,7 +19,12 @@ def drawn(*shape: int, seed: int) -> Tensor:
 
 
 def masks(kind: str) -> Tensor | None:
-    shapes = {"rows": (ROWS, WIDTH), "shared": (1, WIDTH)}
+    shapes = {
+        "rows": (ROWS, WIDTH),
+        "shared": (1, WIDTH),
+        "rows each step": (STEPS, ROWS, WIDTH),
+        "shared each step": (STEPS, 1, WIDTH),
+    }
     return drawn(*shapes[kind], seed=9) if kind in shapes else None
 
 
@@ -31,12 +36,18 @@ def carried(new: Tensor, old: Tensor, valid: Tensor | None, t: int) -> Tensor:
     return new if valid is None else torch.where(valid[t], new, old)
 
 
+def masked(h: Tensor, factor: Tensor | None, t: int) -> Tensor:
+    if factor is None:
+        return h
+    return h * (factor[t] if factor.dim() == 3 else factor)
+
+
 def plain_lstm(
     gates: Tensor, h: Tensor, c: Tensor, weight: Tensor, factor: Any, valid: Any
 ) -> tuple[Tensor, Tensor]:
     outputs = []
     for t in range(STEPS):
-        i, f, g, o = (gates[t] + (h if factor is None else h * factor) @ weight.t()).chunk(4, -1)
+        i, f, g, o = (gates[t] + masked(h, factor, t) @ weight.t()).chunk(4, -1)
         new = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         h = carried(torch.sigmoid(o) * torch.tanh(new), h, valid, t)
         c = carried(new, c, valid, t)
@@ -47,7 +58,7 @@ def plain_lstm(
 def plain_gru(gates: Tensor, h: Tensor, weight: Tensor, bias: Any, factor: Any, valid: Any) -> Tensor:
     outputs = []
     for t in range(STEPS):
-        inner = (h if factor is None else h * factor) @ weight.t() + (0 if bias is None else bias)
+        inner = masked(h, factor, t) @ weight.t() + (0 if bias is None else bias)
         (r, z, n), (r_h, z_h, n_h) = gates[t].chunk(3, -1), inner.chunk(3, -1)
         new = torch.tanh(n + torch.sigmoid(r + r_h) * n_h)
         h = carried(new + torch.sigmoid(z + z_h) * (h - new), h, valid, t)
@@ -55,7 +66,7 @@ def plain_gru(gates: Tensor, h: Tensor, weight: Tensor, bias: Any, factor: Any, 
     return torch.stack(outputs)
 
 
-@pytest.mark.parametrize("kind", ["none", "rows", "shared"])
+@pytest.mark.parametrize("kind", ["none", "rows", "shared", "rows each step", "shared each step"])
 @pytest.mark.parametrize("valid", [None, lengths()], ids=["whole", "ended"])
 def test_an_lstm_over_time_is_its_steps_with_all_gradients(kind: str, valid: Tensor | None) -> None:
     factor = masks(kind)
@@ -75,7 +86,7 @@ def test_an_lstm_over_time_is_its_steps_with_all_gradients(kind: str, valid: Ten
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("kind", ["none", "rows", "shared"])
+@pytest.mark.parametrize("kind", ["none", "rows", "shared", "rows each step", "shared each step"])
 @pytest.mark.parametrize("valid", [None, lengths()], ids=["whole", "ended"])
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_a_gru_over_time_is_its_steps_with_all_gradients(

@@ -158,6 +158,80 @@ def test_every_sequence_has_its_own_weights_at_every_step(
         assert_same(tuple(s[:, row] for s in flat(final)), tuple(flat(last)))
 
 
+def with_step_masks(
+    layer: RecurrentDropout, monkeypatch: pytest.MonkeyPatch, rows: int = 5, steps: int = 6
+) -> dict[str, Tensor]:
+    """Put known masks, (rows, steps, units), in the place of random ones; by the weight's name."""
+    masks, generator = {}, seeded(3)
+    for maps, role in ((layer.inputs, "ih"), (layer.recurrent, "hh")):
+        for suffix, part in maps.items():
+            mask = torch.rand(rows, steps, part.layer.in_features, dtype=torch.float64, generator=generator)
+            masks[f"weight_{role}_{suffix}"] = mask
+            monkeypatch.setattr(part, "multiplier", lambda x, mask=mask: mask)
+    return masks
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn relu"])
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_with_elementwise_noise_every_step_has_its_own_weights(
+    name: str, is_packed: bool, with_gradient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = RecurrentDropout(MODULES[name]().double(), p=0.5, elementwise=True).train()
+    plain = layer.layer
+    masks = with_step_masks(layer, monkeypatch)
+    x, hx = sequences(plain), start(plain)
+    lengths = [2, 6, 4, 1, 6] if is_packed else [6] * 5
+    with torch.set_grad_enabled(with_gradient):
+        outputs, final = layer(packed(plain, x) if is_packed else x, hx)
+    if is_packed:
+        outputs, _ = nn.utils.rnn.pad_packed_sequence(outputs, batch_first=plain.batch_first)
+    by_row = outputs if plain.batch_first else outputs.transpose(0, 1)
+    for row in range(5):
+        one = x[row] if plain.batch_first else x[:, row]
+        state = tuple(s[:, row] for s in hx) if isinstance(hx, tuple) else hx[:, row]
+        for t in range(lengths[row]):
+            now = with_masks(plain, {key: mask[:, t] for key, mask in masks.items()}, row)
+            expected, state = now(one[t : t + 1], state)
+            torch.testing.assert_close(by_row[row, t], expected[0])
+        assert_same(tuple(s[:, row] for s in flat(final)), tuple(flat(state)))
+
+
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_masks_of_steps_are_read_backwards_with_their_steps(
+    with_gradient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = RecurrentDropout(nn.GRU(3, 4, bidirectional=True).double(), p=0.5, elementwise=True).train()
+    masks = with_step_masks(both, monkeypatch)
+    alone = RecurrentDropout(nn.GRU(3, 4).double(), p=0.5, elementwise=True).train()
+    names = [name for name, _ in alone.layer.named_parameters()]
+    alone.layer.load_state_dict({name: both.layer.state_dict()[f"{name}_reverse"] for name in names})
+    for part, role in ((alone.inputs["l0"], "ih"), (alone.recurrent["l0"], "hh")):
+        flipped = masks[f"weight_{role}_l0_reverse"].flip(1)
+        monkeypatch.setattr(part, "multiplier", lambda x, mask=flipped: mask)
+    x = sequences(both)
+    with torch.set_grad_enabled(with_gradient):
+        torch.testing.assert_close(both(x)[0][..., 4:], alone(x.flip(0))[0].flip(0))
+
+
+@pytest.mark.parametrize("kind", KINDS[:4])
+def test_elementwise_noise_differs_from_step_to_step(kind: str) -> None:
+    layer = RecurrentDropout(nn.RNN(3, 4, batch_first=True).double(), kind, 0.4, elementwise=True)
+    with torch.no_grad():
+        for part in layer.recurrent.values():
+            part.layer.weight.zero_()
+    x = torch.ones(2, 6, 3, dtype=torch.float64)
+    trained = layer.train()(x)[0]
+    with FunctionDraw(layer, seed=1):
+        held, again = layer(x)[0], layer(x)[0]
+    # Inputs and state say the same at every step: only the masks differ.
+    assert not torch.allclose(trained[:, 1:], trained[:, :-1])
+    assert not torch.allclose(trained[0], trained[1])
+    assert not torch.allclose(held[:, 1:], held[:, :-1])
+    assert torch.equal(held, again)
+    torch.testing.assert_close(held[0], held[1])
+
+
 @every_module
 @every_kind
 def test_a_draw_is_one_function_of_any_length(name: str, kind: str) -> None:
@@ -275,6 +349,33 @@ def test_mean_and_variance_are_sums_over_all_masks(draws: Any) -> None:
     error = sampled.std(0) / 3000**0.5, square.std(0) / 3000**0.5
     assert ((sampled.mean(0) - mean).abs() <= 5 * error[0]).all()
     assert ((square.mean(0) - variance).abs() <= 5 * error[1]).all()
+
+
+@pytest.mark.parametrize("draws", ["shared", "independent"])
+def test_with_masks_of_each_step_the_mean_is_the_sum_over_all_of_them(draws: Any) -> None:
+    plain, model, x = tiny(elementwise=True)
+    x = x[:, :2]
+    outputs, chances = [], []
+    with torch.no_grad():
+        # Two inputs at two steps, and the state before the second: that before the first is 0.
+        for kept in itertools.product([0.0, 1.0], repeat=6):
+            first, second, recurrent = torch.tensor(kept, dtype=torch.float64).reshape(3, 2)
+            state = None
+            for z in (first, second):
+                weights = {
+                    "weight_ih_l0": plain.weight_ih_l0 * z / 0.7,
+                    "weight_hh_l0": plain.weight_hh_l0 * recurrent / 0.6,
+                }
+                step = x[:, :1] if state is None else x[:, 1:]
+                parameters = {**dict(plain.named_parameters()), **weights}
+                output, state = torch.func.functional_call(plain, parameters, (step, state))
+            outputs.append(output[:, -1])
+            ones = int(first.sum() + second.sum()), int(recurrent.sum())
+            chances.append(0.7 ** ones[0] * 0.3 ** (4 - ones[0]) * 0.6 ** ones[1] * 0.4 ** (2 - ones[1]))
+    assert sum(chances) == pytest.approx(1.0)
+    mean = sum(chance * output for chance, output in zip(chances, outputs, strict=True))
+    sampled = predict(model, x, num_draws=3000, draws=draws, keep_draws=True).draws
+    assert ((sampled.mean(0) - mean).abs() <= 5 * sampled.std(0) / 3000**0.5).all()
 
 
 @pytest.mark.parametrize("estimator", ["disarm", "arm"])
@@ -420,8 +521,6 @@ def test_bad_arguments_are_refused() -> None:
         RecurrentDropout(nn.LSTM(2, 3), temperature=0.1)
     with pytest.raises(ValueError, match="`noise` must be 'weights'"):
         RecurrentDropout(nn.LSTM(2, 3), "variational", noise="inputs")
-    with pytest.raises(ValueError, match="`elementwise` must be False"):
-        RecurrentDropout(nn.LSTM(2, 3), elementwise=True)
     layer = RecurrentDropout(nn.LSTM(2, 3), LearnableDropout)
     with pytest.raises(ValueError, match=r"`input` must be a tensor with 2 or 3 axes"):
         layer(torch.zeros(2))

@@ -153,3 +153,30 @@ def test_the_score_is_the_total_uncertainty_unless_another_is_named() -> None:
     assert torch.equal(uncertainty(classes), classes.entropy)
     numbers = _numbers(0, 20, 1.0, outputs=1)
     torch.testing.assert_close(uncertainty(numbers), numbers.std.squeeze(1))
+
+
+@pytest.mark.parametrize("score", CLASS_SCORES)
+def test_sequences_are_ranked_by_the_mean_of_their_labels(score: str) -> None:
+    generator = torch.Generator().manual_seed(4)
+    pair = [
+        Prediction.from_draws(
+            scale * torch.randn(5, rows, 7, 3, dtype=torch.double, generator=generator),
+            Categorical(class_axis=-1),
+        )
+        for rows, scale in ((30, 2.0), (20, 1.0))
+    ]
+    means = [uncertainty(part, score).mean(1) for part in pair]  # type: ignore[arg-type]
+    for part, mean in zip(pair, means, strict=True):
+        torch.testing.assert_close(uncertainty(part, score, by="row"), mean)  # type: ignore[arg-type]
+    expected = roc_auc_score([0] * 30 + [1] * 20, torch.cat(means).numpy())
+    found = ood_auroc(*pair, score=score, by="row")  # type: ignore[arg-type]
+    assert float(found) == pytest.approx(expected, rel=1e-12)
+    assert float(found) != float(ood_auroc(*pair, score=score))  # type: ignore[arg-type]
+    passed = (means[1] <= means[0].sort().values[28]).double().mean()
+    assert float(ood_fpr(*pair, score=score, by="row")) == pytest.approx(float(passed))  # type: ignore[arg-type]
+
+
+def test_by_must_be_a_label_or_a_row() -> None:
+    prediction, _ = _classes()
+    with pytest.raises(ValueError, match="ood_auroc: `by` must be 'label' or 'row'; got 'pixel'"):
+        ood_auroc(prediction, prediction, by="pixel")  # type: ignore[arg-type]

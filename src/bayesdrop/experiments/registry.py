@@ -19,6 +19,7 @@ __all__ = ["EXPERIMENTS", "Experiment", "experiment_text", "experiment_title", "
 EXPERIMENTS: dict[str, str] = {
     "active-learning-cifar": "bayesdrop.experiments.active_learning_cifar",
     "active-learning-mnist": "bayesdrop.experiments.active_learning_mnist",
+    "adversarial-mnist": "bayesdrop.experiments.adversarial_mnist",
     "boluki2020-camvid": "bayesdrop.experiments.boluki2020_camvid",
     "boluki2020-cifar": "bayesdrop.experiments.boluki2020_cifar",
     "boluki2020-recommender": "bayesdrop.experiments.boluki2020_recommender",
@@ -30,6 +31,7 @@ EXPERIMENTS: dict[str, str] = {
     "gal2016-co2": "bayesdrop.experiments.gal2016_co2",
     "gal2016-cosine": "bayesdrop.experiments.gal2016_cosine",
     "gal2016-mnist-rotation": "bayesdrop.experiments.gal2016_mnist_rotation",
+    "gal2016-sequences": "bayesdrop.experiments.gal2016_sequences",
     "gal2016-softmax": "bayesdrop.experiments.gal2016_softmax",
     "gal2016-thompson": "bayesdrop.experiments.gal2016_thompson",
     "gal2016-uci-table1": "bayesdrop.experiments.gal2016_uci_table1",

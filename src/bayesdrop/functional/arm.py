@@ -8,8 +8,8 @@ numbers u behind their masks (b = 1 where u >= p), and gives d E[loss] / d logit
     LOO         sum_j (f_j - mean f) (b_j - s) / (n - 1)               n independent passes
     REINFORCE   f(b) (b - s)
 
-Reference: Boluki et al. (2020), Eqs 7 and 8 (ARM: Yin & Zhou, 2019); Dong, Mnih & Tucker (2020) and Yin et al.
-(2020) for DisARM / U2G; Kool, van Hoof & Welling (2019) for LOO.
+Reference: Boluki et al. (2020), Eqs 7 and 8 (ARM: Yin & Zhou, 2019); Dong, Mnih & Tucker (2020) and Yin et
+al. (2020) for DisARM / U2G; Kool, van Hoof & Welling (2019) for LOO.
 """
 
 from __future__ import annotations

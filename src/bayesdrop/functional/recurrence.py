@@ -6,6 +6,7 @@ at each. Here the steps fill a few arrays, and the gradient of the weights is on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ def lstm_over_time(
         h: (N, H), the state before the first step.
         c: (N, H), that of the cells.
         weight: W, (4H, H).
-        factor: m, (N, H) or (1, H); None for ones.
+        factor: m, (N, H) or (1, H), or with a mask for every step (L, N, H) or (L, 1, H); None for ones.
         valid: (L, N, 1), False where a sequence is over and keeps its state; None for everywhere.
 
     Returns: all h_t, (L, N, H), and the last c.
@@ -53,7 +54,7 @@ def gru_over_time(
         h: (N, H), the state before the first step.
         weight: W, (3H, H).
         bias: b, (3H,) or None.
-        factor: m, (N, H) or (1, H); None for ones.
+        factor: m, (N, H) or (1, H), or with a mask for every step (L, N, H) or (L, 1, H); None for ones.
         valid: (L, N, 1), False where a sequence is over and keeps its state; None for everywhere.
 
     Returns: all h_t, (L, N, H).
@@ -65,6 +66,11 @@ def gru_over_time(
 def _gates(values: Tensor, parts: int) -> list[tuple[Tensor, ...]]:
     """For each step the gates, as views."""
     return list(zip(*(part.unbind(0) for part in values.chunk(parts, -1)), strict=True))
+
+
+def _each_step(factor: Tensor | None, steps: int) -> Sequence[Tensor | None]:
+    """The mask of every step: one for all, or each its own."""
+    return factor.unbind(0) if factor is not None and factor.dim() == 3 else [factor] * steps
 
 
 class _Lstm(torch.autograd.Function):
@@ -83,13 +89,14 @@ class _Lstm(torch.autograd.Function):
         masked, outputs, cells, squashed = (gates.new_empty(steps, rows, width) for _ in range(4))
         transposed = weight.t()
         parts, pairs = _gates(used, 4), used[..., : 2 * width].unbind(0)
-        first = h, c
+        first, factors = (h, c), _each_step(factor, steps)
         for t in range(steps):
             m_t, h_t, c_t, s_t = masked[t], outputs[t], cells[t], squashed[t]
-            if factor is None:
+            mask = factors[t]
+            if mask is None:
                 m_t.copy_(h)
             else:
-                torch.mul(h, factor, out=m_t)
+                torch.mul(h, mask, out=m_t)
             torch.addmm(gates[t], m_t, transposed, out=used[t])
             i, f, g, o = parts[t]
             pairs[t].sigmoid_()
@@ -115,7 +122,9 @@ class _Lstm(torch.autograd.Function):
         grad_masked = torch.empty_like(masked)
         values, slopes = _gates(used, 4), _gates(grads, 4)
         grad_h, grad_c = torch.zeros_like(h_0), grad_c.clone()
+        factors = _each_step(factor, used.shape[0])
         for t in range(used.shape[0] - 1, -1, -1):
+            mask = factors[t]
             i, f, g, o = values[t]
             c = cells[t - 1] if t else c_0
             grad_h = grad_h + grad_outputs[t]
@@ -130,7 +139,7 @@ class _Lstm(torch.autograd.Function):
             _tanh_backward(grad_c * i, g, grad_input=d_g)
             _sigmoid_backward(grad_h * squashed[t], o, grad_input=d_o)
             torch.mm(grads[t], weight, out=grad_masked[t])
-            grad_h = grad_masked[t] if factor is None else grad_masked[t] * factor
+            grad_h = grad_masked[t] if mask is None else grad_masked[t] * mask
             grad_c = grad_c * f
             if kept:
                 grad_h, grad_c = grad_h + kept[0], grad_c + kept[1]
@@ -155,13 +164,14 @@ class _Gru(torch.autograd.Function):
         masked, outputs, inner = (gates.new_empty(steps, rows, width) for _ in range(3))
         transposed = weight.t()
         parts = _gates(used, 3)
-        first = h
+        first, factors = h, _each_step(factor, steps)
         for t in range(steps):
             m_t, h_t, u_t = masked[t], outputs[t], used[t]
-            if factor is None:
+            mask = factors[t]
+            if mask is None:
                 m_t.copy_(h)
             else:
-                torch.mul(h, factor, out=m_t)
+                torch.mul(h, mask, out=m_t)
             if bias is None:
                 torch.mm(m_t, transposed, out=u_t)
             else:
@@ -188,7 +198,9 @@ class _Gru(torch.autograd.Function):
         values, slopes = _gates(used, 3), _gates(grads, 3)
         width = h_0.shape[-1]
         grad_h = torch.zeros_like(h_0)
+        factors = _each_step(factor, used.shape[0])
         for t in range(used.shape[0] - 1, -1, -1):
+            mask = factors[t]
             r, z, n = values[t]
             h = outputs[t - 1] if t else h_0
             grad_h = grad_h + grad_outputs[t]
@@ -203,7 +215,7 @@ class _Gru(torch.autograd.Function):
             inward[t, :, : 2 * width].copy_(grads[t, :, : 2 * width])
             torch.mul(d_n, r, out=inward[t, :, 2 * width :])
             torch.mm(inward[t], weight, out=grad_masked[t])
-            grad_h = carried + (grad_masked[t] if factor is None else grad_masked[t] * factor)
+            grad_h = carried + (grad_masked[t] if mask is None else grad_masked[t] * mask)
             if kept is not None:
                 grad_h = grad_h + kept
         grad_factor = _of_factor(grad_masked, h_0, outputs, factor) if wants_factor else None
@@ -213,7 +225,9 @@ class _Gru(torch.autograd.Function):
 
 
 def _of_factor(grad_masked: Tensor, h_0: Tensor, outputs: Tensor, factor: Tensor) -> Tensor:
-    """Gradient in a mask that all steps share: sum_t grad_t h_{t-1}."""
+    """Gradient in the mask of a step, grad_t h_{t-1}, or its sum where all steps share one mask."""
     first = grad_masked[0] * h_0
-    later = (grad_masked[1:] * outputs[:-1]).sum(0)
-    return (first + later).sum_to_size(factor.shape)
+    later = grad_masked[1:] * outputs[:-1]
+    if factor.dim() == 3:
+        return torch.cat((first.unsqueeze(0), later)).sum_to_size(factor.shape)
+    return (first + later.sum(0)).sum_to_size(factor.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,14 @@ from bayesdrop.errors import real_number
 from bayesdrop.functional.kl import mean_field_kl
 from bayesdrop.functional.noise import NormalNoise
 from bayesdrop.layers.base import WeightNoiseLayer
-from bayesdrop.layers.weights import apply_weights, bias_shape, fan_in, is_batched
+from bayesdrop.layers.weights import (
+    apply_weights,
+    bias_shape,
+    fan_in,
+    is_batched,
+    random_part,
+    weight_by_unit,
+)
 
 __all__ = ["MeanFieldGaussian"]
 
@@ -29,12 +36,13 @@ class MeanFieldGaussian(WeightNoiseLayer):
     of a second product, and gradients vary much less than with one set of weights for a batch. In a draw the
     weights themselves are held, so that a draw is a function. Each output has the same moments either way;
     the outputs of a row at several positions (pixels, time steps) share their weights in a draw and with
-    `per_row=True`, and are independent in training otherwise.
+    `per_row=True`, and are independent in training otherwise. An `nn.Embedding` has one set of weights for a
+    training batch, so that a word is the same wherever it occurs.
 
     The divergence is exact: sum_jk [ l^2 (w^2 + s^2) - log(l^2 s^2) - 1 ] / 2, and the same for the bias.
 
     Args:
-        layer: the linear map, `nn.Linear` or `nn.Conv1d/2d/3d`; its weights and bias are the means.
+        layer: the linear map, see `StochasticLayer`; its weights and bias are the means.
         p_init: where the widths start, in (0, 1): all are sqrt(p / (1 - p)) times the root mean square of the
             weights (of `nn.Linear`'s first weights if all are zero), the width that `DropConnect` has at p.
         per_row: in training, a set of weights for every row instead of noise on the outputs.
@@ -70,7 +78,7 @@ class MeanFieldGaussian(WeightNoiseLayer):
             prior_on_bias=prior_on_bias,
         )
         self.p_init = real_number("MeanFieldGaussian", "p_init", p_init, "in (0, 1)", above=0, below=1)
-        weight, bias = self.layer.weight, self.layer.bias
+        weight, bias = self.layer.weight, self.bias
         with torch.no_grad():
             square = weight.to(torch.float64).square().mean()
             square = torch.where(square > 0, square, 1 / (3 * fan_in(self.layer)))
@@ -96,15 +104,16 @@ class MeanFieldGaussian(WeightNoiseLayer):
         """Always: widths are above zero."""
         return True
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The linear map with random weights. Shapes as the wrapped layer's."""
-        if self.training and not self.per_row and active_draw(self) is None:
-            return self._sampled_outputs(x)
-        return super().forward(x)
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """See `WeightNoiseLayer.forward`."""
+        by_output = not self.per_row and not isinstance(self.layer, nn.Embedding)
+        if self.training and by_output and active_draw(self) is None:
+            return self._sampled_outputs(x, output_size)
+        return super().forward(x, output_size)
 
-    def _sampled_outputs(self, x: Tensor) -> Tensor:
-        mean = self.layer(x)
-        variance = apply_weights(self.layer, x.square(), (2 * self.log_std).exp())
+    def _sampled_outputs(self, x: Tensor, output_size: Sequence[int] | None) -> Tensor:
+        mean = self.mapped(x, output_size)
+        variance = apply_weights(self.layer, x.square(), (2 * self.log_std).exp(), output_size)
         if self.bias_log_std is not None:
             variance = variance + (2 * self.bias_log_std).exp().reshape(bias_shape(self.layer, x, 1))
         # The square root has no gradient at zero, where an input is all zeros.
@@ -120,11 +129,11 @@ class MeanFieldGaussian(WeightNoiseLayer):
             return (sets, *weight.shape) if sets > 1 and is_batched(self.layer, x) else tuple(weight.shape)
 
         normal = self.noise_for(x, "weight", shape, NormalNoise(x.device), sets=True)
-        return weight if normal is None else weight + self.log_std.exp() * normal
+        return weight if normal is None else random_part(self.layer, weight + self.log_std.exp() * normal)
 
     def bias_for(self, x: Tensor) -> Tensor | None:
         """The bias plus its noise, so as to broadcast against the output."""
-        bias, log_std = self.layer.bias, self.bias_log_std
+        bias, log_std = self.bias, self.bias_log_std
         if bias is None:
             return None
         laid_out = bias.reshape(bias_shape(self.layer, x, 1))
@@ -138,8 +147,9 @@ class MeanFieldGaussian(WeightNoiseLayer):
     def kl(self, length_scale: float | None = None) -> Tensor:
         """KL(q || prior), exact. Shape ()."""
         l = self.prior_length_scale(length_scale)
-        weights = mean_field_kl(self.layer.weight, self.log_std, l).sum()
-        if self.bias_log_std is None or self.layer.bias is None:
+        means, widths = weight_by_unit(self.layer), weight_by_unit(self.layer, self.log_std)
+        weights = mean_field_kl(means, widths, l).sum()
+        if self.bias_log_std is None or self.bias is None:
             return weights
         l = self.length_scale if length_scale is None else length_scale
-        return weights + mean_field_kl(self.layer.bias, self.bias_log_std, l).sum()
+        return weights + mean_field_kl(self.bias, self.bias_log_std, l).sum()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,7 +26,8 @@ class NoisyMap:
     Attributes:
         weight: (G, K), or (N, G, K) where every sequence has weights of its own.
         bias: (1, G), (N, G) or None.
-        factor: what multiplies the input: (1, K), (N, K), or None.
+        factor: what multiplies the input: (1, K) or (N, K); (L, 1, K) or (L, N, K) where every step has its
+            own; or None.
         is_noisy: whether this is anything but the plain map.
     """
 
@@ -37,7 +38,9 @@ class NoisyMap:
 
     @property
     def is_shared(self) -> bool:
-        """Whether all sequences have the same map."""
+        """Whether all sequences have the same map, at all steps."""
+        if self.factor is not None and self.factor.dim() == 3:
+            return False
         rows = (None if value is None else value.shape[0] for value in (self.bias, self.factor))
         return self.weight.dim() == 2 and all(count in (None, 1) for count in rows)
 
@@ -45,6 +48,18 @@ class NoisyMap:
         """Weight and bias of a shared map: W diag(z) and b."""
         weight = self.weight if self.factor is None else self.weight * self.factor
         return [weight] if self.bias is None else [weight, self.bias.squeeze(0)]
+
+    def each_step(self, steps: int) -> Sequence[NoisyMap]:
+        """The map of every step."""
+        if self.factor is None or self.factor.dim() == 2:
+            return [self] * steps
+        return [replace(self, factor=mask) for mask in self.factor.unbind(0)]
+
+    def backwards(self) -> NoisyMap:
+        """The map of sequences that are read from their ends."""
+        if self.factor is None or self.factor.dim() == 2:
+            return self
+        return replace(self, factor=self.factor.flip(0))
 
     def __call__(self, x: Tensor) -> Tensor:
         """The map of (..., N, K)."""
@@ -120,6 +135,11 @@ class Sequences:
     def like(self, features: int) -> Tensor:
         """A tensor that tells how many rows need noise, of which dtype and where; without memory."""
         return self.data.new_zeros(1).expand(self.rows, features)
+
+    def steps_like(self, features: int) -> Tensor:
+        """The same where every step needs noise of its own: (rows, L, features)."""
+        steps = self.data.shape[0] if self.sizes is None else len(self.sizes)
+        return self.data.new_zeros(1).expand(self.rows, steps, features)
 
     def in_order(self, noise: Tensor | None) -> Tensor | None:
         """Noise (rows or 1, ...) in the order in which packed sequences are."""
@@ -218,6 +238,7 @@ def _run_cell(
         inputs = inputs + cell.recurrent.bias
     if backwards:
         inputs, valid = inputs.flip(0), None if valid is None else valid.flip(0)
+        cell = replace(cell, recurrent=cell.recurrent.backwards())
     run = _run_at_once if _can_run_at_once(mode, cell, inputs) else _run_each_step
     outputs, state = run(mode, cell, inputs, state, valid)
     return (outputs.flip(0) if backwards else outputs), state
@@ -256,8 +277,9 @@ def _run_each_step(
 ) -> tuple[Tensor, States]:
     step = _STEPS[mode]
     outputs: list[Tensor] = []
+    maps = cell.recurrent.each_step(inputs.shape[0])
     for t, gates in enumerate(inputs.unbind(0)):
-        new = step(gates, cell, *state)
+        new = step(gates, maps[t], cell.projection, *state)
         if valid is not None:
             # A sequence that is over, or that has not begun when read backwards, keeps its state.
             new = tuple(torch.where(valid[t], a, b) for a, b in zip(new, state, strict=True))
@@ -266,26 +288,26 @@ def _run_each_step(
     return torch.stack(outputs), state
 
 
-def _lstm(gates: Tensor, cell: Cell, h: Tensor, c: Tensor) -> States:
-    i, f, g, o = cell.recurrent.product(h, gates).chunk(4, -1)
+def _lstm(gates: Tensor, recurrent: NoisyMap, projection: Tensor | None, h: Tensor, c: Tensor) -> States:
+    i, f, g, o = recurrent.product(h, gates).chunk(4, -1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     h = torch.sigmoid(o) * torch.tanh(c)
-    return (h if cell.projection is None else nn.functional.linear(h, cell.projection)), c
+    return (h if projection is None else nn.functional.linear(h, projection)), c
 
 
-def _gru(gates: Tensor, cell: Cell, h: Tensor) -> States:
+def _gru(gates: Tensor, recurrent: NoisyMap, _: Tensor | None, h: Tensor) -> States:
     r_x, z_x, n_x = gates.chunk(3, -1)
-    r_h, z_h, n_h = cell.recurrent(h).chunk(3, -1)
+    r_h, z_h, n_h = recurrent(h).chunk(3, -1)
     n = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
     return (n + torch.sigmoid(z_x + z_h) * (h - n),)
 
 
-def _tanh(gates: Tensor, cell: Cell, h: Tensor) -> States:
-    return (torch.tanh(cell.recurrent.product(h, gates)),)
+def _tanh(gates: Tensor, recurrent: NoisyMap, _: Tensor | None, h: Tensor) -> States:
+    return (torch.tanh(recurrent.product(h, gates)),)
 
 
-def _relu(gates: Tensor, cell: Cell, h: Tensor) -> States:
-    return (torch.relu(cell.recurrent.product(h, gates)),)
+def _relu(gates: Tensor, recurrent: NoisyMap, _: Tensor | None, h: Tensor) -> States:
+    return (torch.relu(recurrent.product(h, gates)),)
 
 
 _STEPS: dict[str, Callable[..., States]] = {"LSTM": _lstm, "GRU": _gru, "RNN_TANH": _tanh, "RNN_RELU": _relu}

@@ -34,7 +34,9 @@ class RecurrentDropout(nn.Module):
             "mixture", "variational" and "meanfield" draw one set of weights for a batch, as AWD-LSTM does.
         p: the rate, or where a learned one starts.
         recurrent_p: that of the recurrent maps, if it differs.
-        options: of the kind, as `length_scale`, `per`, `temperature`.
+        options: of the kind, as `length_scale`, `per`, `temperature`. `elementwise=True` draws fresh masks at
+            every step ("naive" dropout): noise, but no random weights that a sequence keeps, so that there is
+            no posterior of which `kl` is the divergence. It is here to be compared with.
 
     Shape: as the wrapped module: (L, N, D), (N, L, D) with `batch_first`, (L, D), or packed, and an
     initial state; the outputs and the final state.
@@ -62,9 +64,6 @@ class RecurrentDropout(nn.Module):
             raise TypeError(must("RecurrentDropout", "layer", "an nn.LSTM, nn.GRU or nn.RNN", layer))
         made = kind_named("RecurrentDropout", kind)
         check_options("RecurrentDropout", made, options)
-        if options.get("elementwise"):
-            want = "False: one mask serves all steps of a sequence"
-            raise ValueError(must("RecurrentDropout", "elementwise", want, True))
         if options.get("noise") == "inputs":
             want = "'weights', of which a batch has one set"
             raise ValueError(must("RecurrentDropout", "noise", want, "inputs"))
@@ -170,12 +169,14 @@ def _noisy_map(part: nn.Module, sequences: Sequences) -> NoisyMap:
         raise TypeError(must("RecurrentDropout", "inputs and recurrent", "stochastic layers", part))
     linear = part.layer
     like = sequences.like(linear.weight.shape[1])
+    each_step = isinstance(part, InputNoiseLayer) and part.elementwise
     if isinstance(part, WeightNoiseLayer):
         weight, factor = part.weight_for(like), None
         if weight.dim() == 3 and weight.shape[0] != sequences.rows:
             weight = weight.repeat_interleave(sequences.rows // weight.shape[0], 0)
     else:
-        weight, factor = linear.weight, part.multiplier(like)
+        units = linear.weight.shape[1]
+        weight, factor = linear.weight, part.multiplier(sequences.steps_like(units) if each_step else like)
     plain_bias = part.bias_p is None and not isinstance(part, WeightNoiseLayer)
     bias = part.bias if plain_bias else part.bias_for(like)
     if bias is not None and bias.dim() == 1:
@@ -184,4 +185,7 @@ def _noisy_map(part: nn.Module, sequences: Sequences) -> NoisyMap:
     # Noise belongs to sequences as the caller orders them.
     own = sequences.in_order(weight) if weight.dim() == 3 else weight
     assert own is not None
-    return NoisyMap(own, sequences.in_order(bias), sequences.in_order(factor), noisy)
+    factor = sequences.in_order(factor)
+    if factor is not None and each_step:
+        factor = factor.transpose(0, 1)
+    return NoisyMap(own, sequences.in_order(bias), factor, noisy)

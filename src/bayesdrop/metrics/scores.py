@@ -11,17 +11,20 @@ from bayesdrop.errors import is_one_of, must, must_be_finite
 from bayesdrop.metrics.targets import has_classes, must_be_prediction
 from bayesdrop.predict import Prediction
 
-__all__ = ["ClassScore", "NumberScore", "Score", "uncertainty"]
+__all__ = ["By", "ClassScore", "NumberScore", "Score", "uncertainty"]
 
 ClassScore = Literal["entropy", "expected_entropy", "mutual_information", "variation_ratio", "max_prob"]
 NumberScore = Literal["std", "epistemic", "aleatoric"]
 Score = ClassScore | NumberScore
+By = Literal["label", "row"]
 
 #: the spread of a single draw is unknown
 _NEED_TWO_DRAWS = ("mutual_information", "variation_ratio", "std", "epistemic")
 
 
-def uncertainty(prediction: Prediction, score: Score | None = None, *, owner: str = "uncertainty") -> Tensor:
+def uncertainty(
+    prediction: Prediction, score: Score | None = None, *, by: By = "label", owner: str = "uncertainty"
+) -> Tensor:
     """How unsure a prediction is, in double precision; higher is less sure.
 
     Args:
@@ -29,11 +32,15 @@ def uncertainty(prediction: Prediction, score: Score | None = None, *, owner: st
         score: for classes "entropy" (default), "expected_entropy", "mutual_information",
             "variation_ratio" or "max_prob" (1 - the largest probability); for numbers "std" (default),
             "epistemic" or "aleatoric" (variances). Variances are summed over the outputs of a row.
+        by: "label" keeps a value for each label of a row with several, as pixels or the steps of a sequence;
+            "row" takes their mean. Numbers have one value a row in any case.
         owner: who asks, for errors.
 
-    Returns: (N, ...) with one value a label for classes; (N,) for numbers.
+    Returns: (N, ...) with one value a label for classes, (N,) by rows; (N,) for numbers.
     """
     must_be_prediction(owner, prediction)
+    if not is_one_of(by, ("label", "row")):
+        raise ValueError(must(owner, "by", "'label' or 'row'", by))
     classes = has_classes(prediction)
     allowed: tuple[str, ...] = get_args(ClassScore) if classes else get_args(NumberScore)
     chosen = allowed[0] if score is None else score
@@ -51,4 +58,4 @@ def uncertainty(prediction: Prediction, score: Score | None = None, *, owner: st
         value = variance.to(torch.float64).reshape(len(prediction), -1).sum(1)
         value = value.sqrt() if chosen == "std" else value
     must_be_finite(owner, f"prediction's {chosen}", value)
-    return value
+    return value.flatten(1).mean(1) if by == "row" and value.dim() > 1 else value

@@ -1,0 +1,48 @@
+"""The picture: accuracy, and whether uncertainty sees the attack, by eps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesdrop.experiments.adversarial_mnist.trial import ATTACKS, NETWORKS, PLAIN, name_of
+from bayesdrop.experiments.row import Outcome
+from bayesdrop.plots import new_figure
+
+__all__ = ["draw"]
+
+_SCORE = {PLAIN: "max softmax"}
+
+
+def draw(outcome: Outcome) -> Any:
+    """A column a network: accuracy above, AUROC of clean against attacked below."""
+    arrays = outcome.arrays
+    figure = new_figure(12, 7)
+    axes = figure.subplots(2, len(NETWORKS), sharex=True, sharey="row")
+    radii = list(arrays.get("radii", ()))
+    for column, network in enumerate(NETWORKS):
+        score = _SCORE.get(network, "mutual information")
+        for place, attack in enumerate(ATTACKS):
+            style = {"color": f"C{place}", "marker": "o", "markersize": 3.5, "label": attack}
+            for row, measure in enumerate(("accuracy", f"AUROC, attacked, {score}")):
+                names = [f"{network} | {name_of(radius, attack, measure)}" for radius in radii]
+                if not names or any(name not in arrays for name in names):
+                    continue
+                means = [float(np.mean(arrays[name])) for name in names]
+                x, y = list(radii), means
+                if row == 0:
+                    clean = float(np.mean(arrays[f"{network} | {name_of(0, 'clean', 'accuracy')}"]))
+                    x, y = [0.0, *x], [clean, *y]
+                axes[row, column].plot(x, y, **style)
+        axes[0, column].set(title=network, ylim=(-3, 103))
+        axes[1, column].axhline(0.5, color="0.5", linewidth=0.8)
+        axes[1, column].set(xlabel=f"eps ({arrays.get('norm', 'linf')})", ylim=(-0.03, 1.03))
+        axes[1, column].set_title(f"by {score}", fontsize=10)
+    axes[0, 0].set_ylabel("accuracy (%)")
+    axes[1, 0].set_ylabel("AUROC, attacked against clean")
+    for ax in axes.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+    if radii:
+        axes[0, -1].legend(frameon=False, fontsize=9)
+    return figure
