@@ -1214,8 +1214,6 @@ def calls() -> tuple[Call, ...]:
         _acquisition,
         _cascades,
         _autoencoders,
-
-
         _attacks,
         _linear_models,
         _networks,

@@ -135,8 +135,10 @@ LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     "mean field conv2d per row": lambda: MeanFieldGaussian(
         nn.Conv2d(6, 4, 3, padding=1, padding_mode="circular"), 0.3, per_row=True
     ),
-    "mean field transposed2d": lambda: MeanFieldGaussian(nn.ConvTranspose2d(6, 4, 3, groups=2, stride=2), 0.3),
-    "mean field words": lambda: MeanFieldGaussian(nn.Embedding(6, 5, padding_idx=1), 0.3),
+    "mean field transposed2d": lambda: MeanFieldGaussian(
+        nn.ConvTranspose2d(6, 4, 3, groups=2, stride=2), 0.3
+    ),
+    "mean field words": lambda: MeanFieldGaussian(nn.Embedding(6, 5, padding_idx=1), 0.3, per_row=True),
     "mean field conv3d": lambda: MeanFieldGaussian(nn.Conv3d(6, 4, 3, padding="same"), 0.3),
     "variational inputs": lambda: VariationalGaussianDropout(nn.Linear(6, 5), 0.4, noise="inputs"),
     "variational weights": lambda: VariationalGaussianDropout(nn.Linear(6, 5), 0.4, per="weight"),

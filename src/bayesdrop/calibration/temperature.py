@@ -78,7 +78,8 @@ class TemperatureScaling(Calibrator):
         check_classes(owner, prediction)
         labels = check_labels(owner, prediction, y, ignore_index)
         # Rows that count, classes last: (T, M, K)
-        rows = self._class_logits(prediction).flatten(1, -2)
+        # In double precision: the minimum of a sum of rounded numbers is hundreds of times as vague.
+        rows = self._class_logits(prediction).flatten(1, -2).to(torch.float64)
         if ignore_index is not None:
             counted = labels != ignore_index
             rows, labels = rows[:, counted.flatten()], labels[counted]

@@ -311,7 +311,7 @@ class Prediction:
         return torch.stack(rows) if levels.dim() else rows[0]
 
     def cdf(self, y: Tensor) -> Tensor:
-        """P(target <= y) under the predictive distribution, output by output. Shape (N, D).
+        """P(target <= y) under the predictive distribution, output by output. Shape (N, D), double.
 
         With a likelihood of numbers, the mean over draws of each draw's distribution function; without a
         likelihood, the share of draws at or below y.
@@ -321,11 +321,13 @@ class Prediction:
             raise TypeError(f"Prediction.cdf: a {type(likelihood).__name__} has classes, not numbers.")
         check_targets("Prediction.cdf", self.mean, y)
         if self.is_analytic:
-            return torch.special.ndtr((y.to(self.mean.dtype) - self.mean) / self.std)
+            return torch.special.ndtr((y.to(torch.float64) - self.mean) / self.std)
         draws = self._kept("cdf")
+        if likelihood is None:
+            return (draws <= y).to(torch.float64).mean(0)
+        # In double precision, as in `quantile`: single has no number between 1 - 6e-8 and 1.
         with torch.no_grad():
-            below = (draws <= y) if likelihood is None else likelihood.cdf(draws, y.to(draws.dtype))
-            return below.to(torch.float64).mean(0)
+            return likelihood.cdf(draws.to(torch.float64), y.to(torch.float64)).mean(0)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Lower and upper end of the central interval that holds `level` of the probability, each (N, D)."""
