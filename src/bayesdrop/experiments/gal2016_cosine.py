@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.experiments.curves.measures import at, rmse
+from bayesdrop.experiments.curves.measures import at, distance
 from bayesdrop.experiments.curves.network import Network, make_network
 from bayesdrop.experiments.curves.panels import BLUE, DATA, FAR, bands, finish, paths
 from bayesdrop.experiments.curves.process import fit_process
@@ -210,7 +210,7 @@ def _rows(config: Config, curve: Curve, found: Mapping[str, dict[str, Any]]) -> 
         title = TITLES[name]
         inside = float(np.asarray(piece["train_std"]).mean())
         rows += [
-            Row(title, "RMSE, training months", None, rmse(piece["train_mean"], curve.y[:, 0])),
+            Row(title, "RMSE, training months", None, distance(piece["train_mean"], curve.y[:, 0])),
             Row(title, "mean std, training months", None, inside),
             Row(title, "std at x*", None, at(piece, "std", config.far)),
             Row(title, "largest std", None, float(np.asarray(piece["grid_std"]).max())),
