@@ -155,7 +155,7 @@ def _at_levels(prediction: Prediction, levels: Tensor) -> Tensor:
     """The quantile of every output at a level of its own; infinite at 0 and 1. Shape of the mean."""
     wanted = levels.reshape(-1)
     flat = torch.empty((len(prediction), len(wanted)), dtype=prediction.mean.dtype)
-    for level in wanted.unique().tolist():
+    for level in set(wanted.tolist()):
         here = wanted == level
         if 0 < level < 1:
             flat[:, here] = prediction.quantile(level).reshape(len(prediction), -1)[:, here]

@@ -29,7 +29,7 @@ from bayesdrop.likelihoods import (
     NumberLikelihood,
     SoftmaxLikelihood,
 )
-from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob
+from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob, normal_cdf
 from bayesdrop.predict.accumulate import ClassStatistics, DrawStatistics, Statistics
 from bayesdrop.predict.covariance import draw_covariance
 from bayesdrop.predict.quantile import mixture_quantile
@@ -321,7 +321,7 @@ class Prediction:
             raise TypeError(f"Prediction.cdf: a {type(likelihood).__name__} has classes, not numbers.")
         check_targets("Prediction.cdf", self.mean, y)
         if self.is_analytic:
-            return torch.special.ndtr((y.to(torch.float64) - self.mean) / self.std)
+            return normal_cdf(y.to(torch.float64), self.mean, self.std)
         draws = self._kept("cdf")
         if likelihood is None:
             return (draws <= y).to(torch.float64).mean(0)
