@@ -516,7 +516,12 @@ def _engine() -> Iterator[Call]:
         "FunctionDraw",
         lambda model, **options: bd.FunctionDraw(model, **options).index,
         lambda: {"model": net},
-        {"model": module, "seed": whole(-(2**63), 2**63), "index": whole(0)},
+        {
+            "model": module,
+            "seed": whole(-(2**63), 2**63),
+            # Several functions at once are a sequence of whole numbers, and a range is one.
+            "index": lambda v: isinstance(v, range) or whole(0)(v),
+        },
     )
     items = choice(None, "pairs", "inputs")
     yield Call("audit", bd.audit, lambda: {"model": net, "x": rows}, {"model": module, "items": items})

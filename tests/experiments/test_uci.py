@@ -309,10 +309,9 @@ def test_small_sets_without_the_error_of_averaged_weights_are_fitted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = PieceCache("gal2016-uci-table1", folder=tmp_path / "runs", earlier=made_up_record())
-    try:
-        outcome = run(Config(**TINY), cache=cache, progress=False)
-    except DataNotFound as error:
-        pytest.skip(f"real data are absent: {error}")
+    outcome = run(Config(**TINY), cache=cache, progress=False)
+    if not outcome.complete:
+        pytest.skip("real data are absent: boston was not run")
     assert outcome.arrays["commits"] == {}
     assert len(outcome.arrays["averaged"]["boston/gal2016"]) == 2
 

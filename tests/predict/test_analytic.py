@@ -64,7 +64,7 @@ def test_the_prediction_is_gaussian() -> None:
 
 
 def test_what_has_no_closed_form_is_refused() -> None:
-    with pytest.raises(TypeError, match="Use method='draws' for classes"):
+    with pytest.raises(TypeError, match="must be Gaussian or None for method='moments'; got Categorical"):
         predict(network(2), X, method="moments", likelihood=Categorical())
     with pytest.raises(ValueError, match="`method` must be 'draws' or 'moments'"):
         predict(network(2), X, method="guess")

@@ -99,7 +99,9 @@ class QuantileRecalibration(Calibrator):
 
     def interval(self, prediction: Prediction, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Lower and upper end of the central interval that holds `level` of new targets, each (N, D)."""
+        self.must_be_fitted("interval")
         owner = "QuantileRecalibration.interval"
+        self._check(owner, prediction)
         level = real_number(owner, "level", level, "in (0, 1)", above=0, below=1)
         lower, upper = self.quantile(prediction, [(1 - level) / 2, (1 + level) / 2])
         return lower, upper

@@ -60,9 +60,9 @@ class Config:
         "yacht",
         "year",
     )
-    methods: tuple[str, ...] = ("gal2016", "gal2018", "default", "meanfield")
+    methods: tuple[str, ...] = ("gal2016", "gal2018", "default")
     #: sets that gal2016 is fitted to without dropout, too
-    without_dropout: tuple[str, ...] = ("boston",)
+    without_dropout: tuple[str, ...] = ()
     splits: int = 20
     #: fits of the papers' methods to every split of a small set, whose scores are averaged
     repeats: int = 3
@@ -75,14 +75,17 @@ class Config:
 SMOKE = Config(
     datasets=("boston",),
     methods=("gal2016", "quick", "meanfield"),
+    without_dropout=("boston",),
     splits=2,
     repeats=2,
     steps=20,
     num_draws=50,
 )
 PRESETS = {
-    "quick": Config(methods=("quick",), without_dropout=(), splits=3),
-    "default-estimator": Config(methods=("default",), without_dropout=()),
+    #: with mean-field VI, and boston without dropout
+    "complete": Config(methods=("gal2016", "gal2018", "default", "meanfield"), without_dropout=("boston",)),
+    "quick": Config(methods=("quick",), splits=3),
+    "default-estimator": Config(methods=("default",)),
 }
 
 

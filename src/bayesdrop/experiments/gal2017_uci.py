@@ -49,7 +49,7 @@ class Config:
     #: fits of the papers' methods to every split of a small set, whose scores are averaged
     repeats: int = 1
     #: sets that two-layers is fitted to without dropout, too: those with the fewest rows
-    without_dropout: tuple[str, ...] = ("boston", "yacht")
+    without_dropout: tuple[str, ...] = ()
     #: at most so many steps a network of the paper's methods; None is the paper's 20,000 and 10,000 epochs
     steps: int | None = 10_000
     #: the same for sets of 5,000 rows and more, which networks of this size do not fit in fewer
@@ -61,6 +61,7 @@ class Config:
 SMOKE = Config(
     datasets=("boston",),
     methods=("two-layers", "concrete"),
+    without_dropout=("boston",),
     splits=2,
     repeats=2,
     steps=20,
@@ -68,11 +69,12 @@ SMOKE = Config(
     num_draws=50,
 )
 PRESETS = {
+    #: with the sets of fewest rows without dropout, too
+    "complete": Config(without_dropout=("boston", "yacht")),
     "paper": Config(steps=None, large_steps=None),
     "quick": Config(
         methods=("concrete", "quick"),
         splits=2,
-        without_dropout=(),
         steps=400,
         large_steps=400,
         num_draws=300,
