@@ -346,6 +346,20 @@ class WeightNoiseLayer(StochasticLayer):
         own = draw is not None and (draw.per_row or draw.num_functions > 1)
         return rows if self.per_row or own else 1
 
+    def sets_like(self, x: Tensor, *shape: int) -> Callable[[int], tuple[int, ...]]:
+        """From a number of rows to the shape of noise: `shape`, or (N, *shape) where every row has its own.
+
+        Args:
+            x: what the layer is called with.
+            shape: of one set.
+        """
+
+        def of_rows(rows: int) -> tuple[int, ...]:
+            sets = self.rows_of(rows)
+            return (sets, *shape) if sets > 1 and is_batched(self.layer, x) else shape
+
+        return of_rows
+
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """The linear map with noisy weights. Shapes as the wrapped layer's.
 

@@ -8,7 +8,6 @@ from bayesdrop.functional import bernoulli_dropout_kl
 from bayesdrop.functional.noise import KeepNoise
 from bayesdrop.layers.base import WeightNoiseLayer
 from bayesdrop.layers.weights import (
-    is_batched,
     of_random_units,
     random_part,
     units_like_weight,
@@ -47,12 +46,7 @@ class DropConnect(WeightNoiseLayer):
         """The weights with their masks."""
         weight = self.layer.weight
         p = self._weight_p()
-
-        def shape(rows: int) -> tuple[int, ...]:
-            sets = self.rows_of(rows)
-            return (sets, *weight.shape) if sets > 1 and is_batched(self.layer, x) else tuple(weight.shape)
-
-        noise = self.noise_for(x, "weight", shape, KeepNoise(p), sets=True)
+        noise = self.noise_for(x, "weight", self.sets_like(x, *weight.shape), KeepNoise(p), sets=True)
         return weight if noise is None else random_part(self.layer, weight * noise)
 
     def kl(self, length_scale: float | None = None) -> Tensor:

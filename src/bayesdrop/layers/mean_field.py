@@ -16,7 +16,6 @@ from bayesdrop.layers.weights import (
     apply_weights,
     bias_shape,
     fan_in,
-    is_batched,
     random_part,
     weight_by_unit,
 )
@@ -123,12 +122,8 @@ class MeanFieldGaussian(WeightNoiseLayer):
     def weight_for(self, x: Tensor) -> Tensor:
         """The means plus noise."""
         weight = self.layer.weight
-
-        def shape(rows: int) -> tuple[int, ...]:
-            sets = self.rows_of(rows)
-            return (sets, *weight.shape) if sets > 1 and is_batched(self.layer, x) else tuple(weight.shape)
-
-        normal = self.noise_for(x, "weight", shape, NormalNoise(x.device), sets=True)
+        like = self.sets_like(x, *weight.shape)
+        normal = self.noise_for(x, "weight", like, NormalNoise(x.device), sets=True)
         return weight if normal is None else random_part(self.layer, weight + self.log_std.exp() * normal)
 
     def bias_for(self, x: Tensor) -> Tensor | None:

@@ -17,7 +17,6 @@ from bayesdrop.layers.base import WeightNoiseLayer, positive_scale
 from bayesdrop.layers.weights import (
     bias_shape,
     fan_out,
-    is_batched,
     num_units,
     of_random_units,
     random_part,
@@ -132,29 +131,21 @@ class MixtureDropout(WeightNoiseLayer):
     def weight_for(self, x: Tensor) -> Tensor:
         """The weights of a component, chosen unit by unit, plus Gaussian noise."""
         weight, units, device = self.layer.weight, num_units(self.layer), self.log_sigma.device
-
-        def shape_of(*shape: int) -> Any:
-            def rows_first(rows: int) -> tuple[int, ...]:
-                sets = self.rows_of(rows)
-                return (sets, *shape) if sets > 1 and is_batched(self.layer, x) else shape
-
-            return rows_first
-
-        keep = self.noise_for(x, "unit", shape_of(units), KeepNoise(self.p), sets=True)
+        keep = self.noise_for(x, "unit", self.sets_like(x, units), KeepNoise(self.p), sets=True)
         if keep is None:
             return weight
-        normal = self.noise_for(x, "weight", shape_of(*weight.shape), NormalNoise(device), sets=True)
+        normal = self.noise_for(x, "weight", self.sets_like(x, *weight.shape), NormalNoise(device), sets=True)
         assert normal is not None
         drawn = weight * units_like_weight(self.layer, keep) + self.sigma * normal
         offsets = self.centred_offsets()
         if offsets is not None:
-            which = self.noise_for(x, "component", shape_of(units), self._choice, sets=True)
+            which = self.noise_for(x, "component", self.sets_like(x, units), self._choice, sets=True)
             assert which is not None
             for index, offset in enumerate(offsets):
                 chosen = ((which == index) & (keep != 0)).to(weight.dtype)
                 drawn = drawn + offset * units_like_weight(self.layer, chosen)
         if self.factors is not None:
-            tied = self.noise_for(x, "factor", shape_of(self.rank), NormalNoise(device), sets=True)
+            tied = self.noise_for(x, "factor", self.sets_like(x, self.rank), NormalNoise(device), sets=True)
             assert tied is not None
             shared = tied @ self.factors.flatten(1)
             drawn = drawn + shared.reshape(*shared.shape[:-1], *weight.shape)

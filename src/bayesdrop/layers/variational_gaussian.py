@@ -156,12 +156,8 @@ class VariationalGaussianDropout(WeightNoiseLayer):
     def weight_for(self, x: Tensor) -> Tensor:
         """The weights with their noise, in a draw."""
         weight = self.layer.weight
-
-        def shape(rows: int) -> tuple[int, ...]:
-            sets = self.rows_of(rows)
-            return (sets, *weight.shape) if sets > 1 and is_batched(self.layer, x) else tuple(weight.shape)
-
-        normal = self.noise_for(x, "weight", shape, NormalNoise(x.device), sets=True)
+        like = self.sets_like(x, *weight.shape)
+        normal = self.noise_for(x, "weight", like, NormalNoise(x.device), sets=True)
         return weight if normal is None else weight * (1 + self._std_like_weight() * normal)
 
     def bias_for(self, x: Tensor) -> Tensor | None:
