@@ -41,6 +41,7 @@ ROWS = {
     "functional": 0,
     "errors": 0,
     "inputs": 0,
+    "processes": 0,
     "progress": 0,
     "randomness": 0,
     "scale": 0,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from bayesdrop.stacked.network import noise_shapes
 from bayesdrop.stacked.noise_step import PRIOR_RATE, PRIOR_SHAPE
 from bayesdrop.stacked.optimise import learning_rates
 from bayesdrop.stacked.streams import NoiseStreams, RowStream
-from bayesdrop.stacked.train import _pool, plan_stacks
+from bayesdrop.stacked.train import plan_stacks
 
 METHODS = ("bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "meanfield")
 
@@ -288,19 +286,3 @@ def test_data_that_make_no_sense_are_refused() -> None:
         Job(x, y, settings(patience=2))
     with pytest.raises(TypeError, match="`jobs` must be Jobs"):
         train([(x, y)])  # type: ignore[list-item]
-
-
-def stopped_pool() -> None:
-    with _pool(2, multiprocessing.get_context("spawn")) as pool:
-        pool.submit(time.sleep, 1000)
-        pool.submit(int).result()
-        assert multiprocessing.active_children()
-        raise KeyboardInterrupt
-
-
-def test_a_stop_ends_the_processes_of_a_pool() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        stopped_pool()
-    for process in multiprocessing.active_children():
-        process.join(60)
-    assert not multiprocessing.active_children()

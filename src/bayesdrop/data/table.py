@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, whole_number
 
 __all__ = ["Split", "Table", "from_table"]
 
@@ -56,8 +56,7 @@ class Table:
             index: from 0 to num_splits - 1.
             dtype: of the tensors; torch's default if None.
         """
-        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < self.num_splits:
-            raise ValueError(must(self.name, "index", f"an int from 0 to {self.num_splits - 1}", index))
+        index = whole_number(self.name, "index", index, at_least=0, at_most=self.num_splits - 1)
         dtype = torch.get_default_dtype() if dtype is None else dtype
         train, test = self.train[index], self.test[index]
         x_mean, x_std = _scale(self.x[train])
@@ -96,8 +95,7 @@ def from_table(
     if rows.ndim != 2 or target.shape != (len(rows), 1):
         got = f"shapes {rows.shape} and {target.shape}"
         raise ValueError(must("from_table", "y", "one number for each row of `x`", got))
-    if isinstance(splits, bool) or not isinstance(splits, int) or splits < 1:
-        raise ValueError(must("from_table", "splits", "a positive int", splits))
+    splits = whole_number("from_table", "splits", splits, at_least=1)
     num_test = round(test_fraction * len(rows)) if 0 < test_fraction < 1 else 0
     if not 0 < num_test < len(rows):
         requirement = f"a share that leaves rows to train and to test of {len(rows)}"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bayesdrop.data import CO2Series, load_co2
 from bayesdrop.draws import evaluating
-from bayesdrop.errors import must
+from bayesdrop.errors import must, whole_number
 from bayesdrop.fit import fit
 from bayesdrop.likelihoods import Gaussian
 from bayesdrop.metrics import interval_coverage, mean_log_likelihood, rmse
@@ -65,9 +65,7 @@ class DemoConfig:
     def __post_init__(self) -> None:
         counts = {"depth": 1, "width": 1, "epochs": 1, "batch_size": 1, "num_draws": 2, "seed": 0}
         for name, least in counts.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(must("DemoConfig", name, f"an int of at least {least}", value))
+            whole_number("DemoConfig", name, getattr(self, name), at_least=least)
         for name in ("held_out", "p"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(must("DemoConfig", name, "in (0, 1)", getattr(self, name)))

@@ -5,22 +5,21 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from bayesdrop.data.files import cache_folder, write_whole
-from bayesdrop.errors import must
+from bayesdrop.errors import must, whole_number
 from bayesdrop.experiments.record import Record
+from bayesdrop.processes import process_pool
 from bayesdrop.progress import progress_bar
 from bayesdrop.version import __version__
 
@@ -63,13 +62,11 @@ class PieceCache:
         processes: int = 1,
         earlier: Record | None = None,
     ) -> None:
-        if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
-            raise ValueError(must("PieceCache", "processes", "a positive int", processes))
         runs = cache_folder() / "runs" if folder is None else Path(folder)
         self.folder = runs / experiment
         self.revision = revision
         self.fresh = fresh
-        self.processes = processes
+        self.processes = whole_number("PieceCache", "processes", processes, at_least=1)
         self.earlier = earlier
         self.found_seconds = 0.0
         self._made: set[Path] = set()
@@ -143,8 +140,7 @@ def run_pieces(
         label: of the bar.
     """
     processes = cache.processes if processes is None else processes
-    if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
-        raise ValueError(must("run_pieces", "processes", "a positive int", processes))
+    processes = whole_number("run_pieces", "processes", processes, at_least=1)
     pieces: dict[int, Piece] = {}
     missing: dict[Path, list[int]] = {}
     for index, key in enumerate(keys):
@@ -181,10 +177,7 @@ def _run_in_processes(
     keep: Callable[[list[int], Mapping[str, Any], float], None],
     processes: int,
 ) -> None:
-    # A forked process may hang in torch's thread pool; a spawned one starts clean.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_one_thread)
-    try:
+    with process_pool(processes) as pool:
         futures = {pool.submit(_timed, function, keys[indices[0]]): indices for indices in groups}
         for future in as_completed(futures):
             indices = futures[future]
@@ -194,8 +187,6 @@ def _run_in_processes(
                 error.add_note(f"in the piece {_brief(keys[indices[0]])}")
                 raise
             keep(indices, *made)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _timed(
@@ -204,10 +195,6 @@ def _timed(
     start = time.perf_counter()
     piece = function(key)
     return piece, time.perf_counter() - start
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def _brief(key: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesdrop.errors import is_one_of, must
+from bayesdrop.errors import is_one_of, must, whole_number
 from bayesdrop.likelihoods import ClassLikelihood
 from bayesdrop.predict import Prediction
 
@@ -148,5 +148,4 @@ def check_prediction(
 def check_output(owner: str, prediction: Prediction, output: Any) -> None:
     """Raise unless `output` is one of the D outputs."""
     last = prediction.mean.numel() // len(prediction) - 1
-    if isinstance(output, bool) or not isinstance(output, int) or not 0 <= output <= last:
-        raise ValueError(must(owner, "output", f"an int from 0 to {last}", output))
+    whole_number(owner, "output", output, at_least=0, at_most=last)

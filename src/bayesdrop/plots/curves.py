@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, whole_number
 from bayesdrop.plots.checks import (
     Numbers,
     Values,
@@ -90,8 +90,7 @@ def plot_draws(
     """
     owner = "plot_draws"
     place, order = _places(owner, ax, x, prediction, output)
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= prediction.num_draws:
-        raise ValueError(must(owner, "n", f"an int from 1 to {prediction.num_draws}, the draws", n))
+    n = whole_number(owner, "n", n, at_least=1, at_most=prediction.num_draws)
     if not prediction.shared:
         hint = "Call predict(..., draws='shared')."
         raise ValueError(must(owner, "prediction", "of draws that are functions", prediction, hint))

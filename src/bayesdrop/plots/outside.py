@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, whole_number
 from bayesdrop.plots.checks import Numbers, Values, check_axes, row_numbers
 from bayesdrop.plots.style import BLUE, COLORS, dress, from_zero, reference_line
 
@@ -40,8 +40,7 @@ def plot_score_histograms(
     owner = "plot_score_histograms"
     check_axes(owner, ax)
     sets = [row_numbers(owner, "inside", inside), row_numbers(owner, "outside", outside)]
-    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
-        raise ValueError(must(owner, "bins", "a positive int", bins))
+    bins = whole_number(owner, "bins", bins, at_least=1)
     if len(labels) != 2 or len(colors) < 2:
         raise ValueError(must(owner, "labels", "two, and two colours", (tuple(labels), tuple(colors))))
     edges = np.histogram_bin_edges(np.concatenate(sets), bins)

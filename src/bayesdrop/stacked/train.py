@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
-
-import torch
+from collections.abc import Callable, Sequence
+from concurrent.futures import as_completed
 
 from bayesdrop.errors import must, whole_number
+from bayesdrop.processes import process_pool
 from bayesdrop.progress import progress_bar
 from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.loop import train_stack
@@ -94,36 +90,12 @@ def _over_processes(
     results: dict[int, Trained],
     advance: Callable[[int], None],
 ) -> None:
-    # "spawn": a fork of a process that has used torch's threads may hang.
-    context = multiprocessing.get_context("spawn")
-    with _pool(min(processes, len(stacks)), context) as pool:
+    with process_pool(min(processes, len(stacks))) as pool:
         waiting = {pool.submit(_train_alone, [jobs[p] for p in places]): places for places in stacks}
         for future in as_completed(waiting):
             places = waiting[future]
             results |= dict(zip(places, future.result(), strict=True))
             advance(sum(_steps(jobs[place]) for place in places))
-
-
-@contextmanager
-def _pool(workers: int, context: multiprocessing.context.SpawnContext) -> Iterator[ProcessPoolExecutor]:
-    """A pool that lets go of its work, and ends its processes, when something went wrong."""
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
-    others = set(multiprocessing.active_children())
-    try:
-        yield pool
-    except BaseException:
-        own = [process for process in multiprocessing.active_children() if process not in others]
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in own:
-            process.terminate()
-        raise
-    pool.shutdown()
-
-
-def _start_worker() -> None:
-    torch.set_num_threads(1)
-    # Ctrl-C reaches every process of a terminal: the first one decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _train_alone(jobs: list[Job]) -> list[Trained]:
