@@ -241,6 +241,14 @@ def test_strided_views_and_overlapping_memory_are_written_by_value(tmp_path: Pat
     assert_same(model, load(tmp_path / "m"))
 
 
+def test_one_element_of_stride_zero_is_written(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(1, 1))
+    model[0].bias.data = torch.tensor(2.5).expand(1)
+    assert model[0].bias.stride() == (0,)
+    save(model, tmp_path / "m")
+    assert_same(model, load(tmp_path / "m"))
+
+
 def test_load_gives_eval_mode_and_save_leaves_the_mode(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)).train()
     model[1].eval()

@@ -95,7 +95,9 @@ def write_tensors(
         file.write(_head(layout))
         digest = sha256()
         for _, tensor in ready:
-            data = tensor.reshape(-1).view(torch.uint8).numpy().data
+            # A tensor of one element may have a stride of 0 and count as contiguous.
+            flat = tensor.as_strided((tensor.numel(),), (1,))
+            data = flat.view(torch.uint8).numpy().data
             for chunk in _chunks(data):
                 digest.update(chunk)
                 file.write(chunk)
