@@ -75,12 +75,14 @@ def make_claims(found: Found) -> list[Claim]:
                 )
             )
     if "unit" in found and "one" in found:
-        difference, _ = _paired(found, "unit", "one", "accuracy")
+        difference, error = _paired(found, "unit", "one", "accuracy")
+        within = "The difference is within two of its standard errors: so few seeds do not tell."
         claims.append(
             Claim(
                 "3.2.1: one rate for all units gives up accuracy against a rate for every unit.",
                 _difference(found, "one", "accuracy"),
                 difference > 0,
+                within if abs(difference) <= _STANDARD_ERRORS * error else "",
             )
         )
     return claims
