@@ -1,8 +1,9 @@
 """Variational autoencoders for any encoder, decoder and likelihood; semi-implicit posteriors of masks."""
 
 from bayesdrop.vae.autoencoder import VAE
-from bayesdrop.vae.bound import BoundTerms, NegativeBound
+from bayesdrop.vae.bound import BoundTerms
 from bayesdrop.vae.flow import IAF
+from bayesdrop.vae.objective import NegativeBound
 from bayesdrop.vae.priors import Prior, StandardNormal, VampPrior
 from bayesdrop.vae.semi_implicit import SIVAE
 

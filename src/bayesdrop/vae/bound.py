@@ -1,17 +1,14 @@
-"""The bound of an autoencoder: its terms, and the objective that `fit` minimises."""
+"""The terms of an autoencoder's bound."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from bayesdrop.errors import must, real_number
+from bayesdrop.errors import real_number
 
-if TYPE_CHECKING:
-    from bayesdrop.vae.autoencoder import VAE
-
-__all__ = ["BoundTerms", "NegativeBound", "checked_beta"]
+__all__ = ["BoundTerms", "checked_beta"]
 
 
 def checked_beta(owner: str, beta: float) -> float:
@@ -35,26 +32,3 @@ class BoundTerms(NamedTuple):
     def kl(self) -> Tensor:
         """The divergence, under the name that `fit` keeps a history of."""
         return self.divergence
-
-
-class NegativeBound(nn.Module):
-    """What `fit` minimises for a `VAE` or `SIVAE`: `model.bound(x, y, beta=beta).loss`.
-
-        fit(model, (x, x), NegativeBound(), epochs=20)
-
-    The second of the pair is what is explained: the input itself, or what a denoising model should make of
-    it.
-
-    Args:
-        beta: weight of the divergence. May be changed between epochs, in a callback.
-    """
-
-    def __init__(self, beta: float = 1.0) -> None:
-        super().__init__()
-        self.beta = checked_beta("NegativeBound", beta)
-
-    def forward(self, model: VAE, x: Tensor, y: Tensor) -> BoundTerms:
-        """The terms for one batch."""
-        if not callable(getattr(model, "bound", None)):
-            raise TypeError(must("NegativeBound", "model", "a VAE or SIVAE", model))
-        return model.bound(x, y, beta=self.beta)
