@@ -38,9 +38,8 @@ def common_notes(config: CurveConfig, own: Sequence[str], head_start: str) -> li
     notes = [
         f"Two models are said to be the same where their means are less than {MEANS:g} standard deviation "
         f"apart, root mean square over rows, and their spreads differ by less than a factor of {SPREADS:g}. "
-        "That was fixed after the default had been seen, and before any network 1024 wide was trained. So was "
-        "that a spread counts as larger from that factor on, and that the errors of ten draws are taken over "
-        "all sets of ten.",
+        "That was fixed after the default had been seen, and before any network 1024 wide was trained; so "
+        "was that a spread counts as larger from that factor on.",
         "Standard deviations are of the functions drawn. The paper adds the noise of the model, 1 / tau, "
         "which at its weight decay is too small to be seen.",
         f"Errors of {config.few_draws} draws are over all sets of as many among {config.num_draws:,} others; "
