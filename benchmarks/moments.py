@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 import bayesdrop as bd
 from bayesdrop.predict.moments import FOLLOWED, moments_of_tape
-from bayesdrop.predict.record import recording
-from bayesdrop.predict.tape import Tape
+from bayesdrop.trace import Subject, Tape, probe, recorded
 
 NUM_DRAWS = 10_000
 
@@ -91,11 +90,11 @@ def trained(model: nn.Module, data: tuple[Tensor, Tensor], epochs: int) -> nn.Mo
 
 def tape_of(model: nn.Module, x: Tensor) -> Tape:
     """The recorded pass."""
-    draw = recording(model, (x,), per_row=False)
-    with torch.no_grad(), draw:
-        output = model(x)
-    tape = draw.record.tape(output)
-    assert tape is not None, draw.record.broken
+    subject, inputs = Subject(model), ((x,), {})
+    with torch.no_grad():
+        _, recorder, output = recorded(subject, inputs, findings=probe(subject, inputs))
+    tape = recorder.tape(output)
+    assert tape is not None, recorder.broken
     return tape
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bayesdrop import BernoulliDropout, DropConnect, predict
 from bayesdrop.audit import Audit, audit, audit_target
-from bayesdrop.draws import Site
+from bayesdrop.trace import Site
 
 
 class Net(nn.Module):

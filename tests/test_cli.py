@@ -151,7 +151,7 @@ def test_help_and_version_do_without_torch(words: list[str]) -> None:
 
 PUBLIC = """
 import sys
-import bayesdrop.predict.engine, bayesdrop.fit, bayesdrop.audit
+import bayesdrop.predict.call, bayesdrop.fit, bayesdrop.audit
 assert "bayesdrop.public" not in sys.modules
 import bayesdrop
 for name in ("predict", "fit", "audit"):

@@ -14,18 +14,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from bayesdrop.draws import Site, StochasticModule
-from bayesdrop.draws.intercept import randomness_of
-from bayesdrop.draws.study import script_sites, study
-from bayesdrop.draws.subject import Subject
 from bayesdrop.errors import must, require
-from bayesdrop.inputs import Inputs, arguments
+from bayesdrop.inputs import Batches, Inputs, Items, arguments
 from bayesdrop.layers import RecurrentDropout
 from bayesdrop.likelihoods import Likelihood
-from bayesdrop.predict.batches import Batches, Items
-from bayesdrop.predict.record import recording
 from bayesdrop.predict.sampler import unwrapped
 from bayesdrop.randomness import random_state_kept
+from bayesdrop.trace import Site, StochasticModule, Subject, probe, randomness_of, recorded, script_sites
 
 __all__ = ["Audit", "audit", "audit_target"]
 
@@ -159,10 +154,8 @@ def audit(model: nn.Module, x: Inputs | Any = None, *, items: Items | None = Non
 def _ran(model: nn.Module, batch: Inputs) -> tuple[tuple[Site, ...], tuple[str, ...]]:
     with torch.no_grad(), random_state_kept():
         subject, inputs = Subject(model), arguments(batch)
-        known = study(subject, inputs)
-        draw, output = subject.run(
-            lambda module: recording(module, batch, per_row=False, study=known), inputs
-        )
+        known = probe(subject, inputs)
+        draw, recorder, output = recorded(subject, inputs, findings=known)
     suspended = {(site.path, site.call) for site in known.off}
     sites = [
         site
@@ -175,11 +168,11 @@ def _ran(model: nn.Module, batch: Inputs) -> tuple[tuple[Site, ...], tuple[str, 
         notes.append(f"the model draws numbers that no seed can hold: {names}")
     tensor = output if isinstance(output, torch.Tensor) else getattr(output, "logits", None)
     if isinstance(tensor, torch.Tensor) and any(site.random for site in sites):
-        draw.record.tape(tensor)
-        if draw.record.broken == "the output does not depend on any noise":
+        recorder.tape(tensor)
+        if not recorder.is_random:
             notes.append("no noise reaches the output")
-        elif draw.record.broken is not None:
-            notes.append(f"every draw runs the whole model: {draw.record.broken}")
+        elif recorder.broken is not None:
+            notes.append(f"every draw runs the whole model: {recorder.broken}")
     return tuple(sites), tuple(notes)
 
 

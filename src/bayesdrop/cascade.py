@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import evaluating
 from bayesdrop.errors import (
     NoRandomness,
     must,
@@ -25,6 +24,7 @@ from bayesdrop.likelihoods import Likelihood
 from bayesdrop.metrics.scores import Score, uncertainty
 from bayesdrop.metrics.targets import has_classes
 from bayesdrop.predict import Prediction, predict
+from bayesdrop.trace import evaluating
 
 __all__ = ["Cascade", "Cascaded", "cascade", "passed_on"]
 

@@ -3,7 +3,6 @@
 from bayesdrop import functional, layers, likelihoods, metrics, models, objectives
 from bayesdrop.audit import Audit, audit
 from bayesdrop.cascade import Cascade, Cascaded, cascade
-from bayesdrop.draws import FunctionDraw
 from bayesdrop.errors import Diverged, NoRandomness
 from bayesdrop.fit import History, RandomCrop, RandomFlip, fit
 from bayesdrop.layers import (
@@ -42,6 +41,7 @@ from bayesdrop.objectives import (
 )
 from bayesdrop.predict import NotFinite, PartlyRandom, Prediction, predict
 from bayesdrop.storage import load, save
+from bayesdrop.trace import FunctionDraw
 from bayesdrop.version import __version__
 
 __all__ = [

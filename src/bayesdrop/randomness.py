@@ -21,10 +21,12 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from bayesdrop.operations import OPERATORS, name_of, names
+
 __all__ = [
     "GENERATOR_TAKERS",
-    "OPERATORS",
     "OwnNumbers",
+    "ProcessSwitch",
     "SeedWatch",
     "States",
     "Stream",
@@ -34,52 +36,23 @@ __all__ = [
     "global_states_kept",
     "have_moved",
     "is_alone",
-    "name_of",
     "random_state_kept",
 ]
 
 _Item = TypeVar("_Item")
 
-OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-
-
-def name_of(func: Any) -> str:
-    """Name of a function of torch."""
-    name: str = getattr(func, "__name__", "")
-    # torch.ops.aten.dropout.default is called "dropout.default"
-    return name.partition(".")[0] if isinstance(func, OPERATORS) else name
-
-
 #: functions that draw numbers and can be told from which generator
-GENERATOR_TAKERS = frozenset(
-    {
-        "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli",
-        "bernoulli_", "normal", "normal_", "uniform_", "random_", "exponential_", "cauchy_", "geometric_",
-        "log_normal_", "multinomial", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet", "rrelu",
-        "rrelu_",
-    }
-)  # fmt: skip
-_DROPOUTS = frozenset(
-    {
-        "dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_",
-        "feature_alpha_dropout", "feature_alpha_dropout_",
-    }
-)  # fmt: skip
+GENERATOR_TAKERS = names(random="generator")
+_DROPOUTS = names(random="dropout")
 # Written in Python by torch: their own code is run, and what it calls is seen.
-_BODIES = frozenset(
-    {
-        "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "rrelu",
-        "gumbel_softmax", "multi_head_attention_forward", "fractional_max_pool2d_with_indices",
-        "fractional_max_pool3d_with_indices",
-    }
-)  # fmt: skip
+_BODIES = names(body=True)
 # Written in Python too, but only to choose another function, which is then out of sight.
 _CHOOSING = frozenset({"fractional_max_pool2d", "fractional_max_pool3d"})
 # First weights, in torch.nn.init: they can be told from which generator too.
 _FIRST_WEIGHTS = frozenset({"uniform_", "normal_", "kaiming_uniform_", "kaiming_normal_"})
 # What draws numbers where they cannot be handed in.
-_UNSEEN = frozenset({"scaled_dot_product_attention", "native_dropout", "lstm", "gru", "rnn_tanh", "rnn_relu"})
-_DRAWING = GENERATOR_TAKERS | _DROPOUTS | _BODIES | _CHOOSING | _FIRST_WEIGHTS | _UNSEEN
+_UNSEEN = names(random="inside") - _BODIES - _CHOOSING
+_DRAWING = names(random=True) | _FIRST_WEIGHTS
 _SELU_LIMIT = 1.7580993408473766
 
 
@@ -431,3 +404,31 @@ class SeedWatch:
         if not torch.equal(state, self._state):
             self._seeded = torch.equal(state, torch.Generator().manual_seed(self._seed).get_state())
         return self._seeded
+
+
+class ProcessSwitch:
+    """A context: the first thread that enters turns the switch, the last that leaves turns it back.
+
+    Each for itself would leave it turned, where the first to enter is the first to leave.
+
+    Args:
+        turn: turns the switch and gives what turns it back.
+    """
+
+    def __init__(self, turn: Callable[[], Callable[[], Any]]) -> None:
+        self._turn = turn
+        self._back: Callable[[], Any] = lambda: None
+        self._lock = threading.Lock()
+        self._users = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._back = self._turn()
+            self._users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._back()

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from bayesdrop.functional import bernoulli_dropout_kl, learned_dropout_kl, relaxed_keep, relaxed_moments
-from bayesdrop.functional.bits import KeepRule, from_bits, random_bits, uniform_from_bits
 from bayesdrop.functional.relax import apply_relaxed, apply_straight_through
+from bayesdrop.noise.bits import KeepRule, from_bits, random_bits, uniform_from_bits
 
 CPU = torch.device("cpu")
 

@@ -26,7 +26,7 @@ from bayesdrop import (
     rates,
     total_kl,
 )
-from bayesdrop.draws import RowDraw
+from bayesdrop.trace import RowDraw
 
 RATES = [0.1, 0.5, 0.0, 0.3, 0.7, 0.2]
 

@@ -27,8 +27,8 @@ from bayesdrop import (
     save,
     total_kl,
 )
-from bayesdrop.draws import RowDraw
 from bayesdrop.layers import RecurrentDropout
+from bayesdrop.trace import RowDraw
 
 MODULES: dict[str, Callable[[], nn.RNNBase]] = {
     "lstm": lambda: nn.LSTM(3, 4),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import bayesdrop as bd
 from bayesdrop import acquire, metrics
 from bayesdrop.calibration import ConformalClassifier, TemperatureScaling, coverage_law
-from bayesdrop.predict.accumulate import DrawStatistics, Statistics
+from bayesdrop.predict.statistics import DrawStatistics, Statistics
 
 SHAPES = [(6,), (6, 1), (6, 3), (6, 3, 2)]
 

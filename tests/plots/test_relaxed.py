@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from bayesdrop.functional.bits import random_bits, uniform_from_bits
 from bayesdrop.functional.relax import relaxed_keep
+from bayesdrop.noise.bits import random_bits, uniform_from_bits
 from bayesdrop.plots import new_figure, plot_relaxed_mask
 
 

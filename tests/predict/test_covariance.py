@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import bayesdrop as bd
 from bayesdrop import BernoulliDropout, Prediction, predict
-from bayesdrop.predict.covariance import RunningCovariance
+from bayesdrop.predict.statistics import RunningCovariance
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

@@ -289,7 +289,7 @@ def test_memory_does_not_grow_with_the_number_of_draws() -> None:
 
 def test_statistics_of_many_draws_hold_no_tensor_per_draw() -> None:
     """Live tensor bytes after 2000 draws against 20, counted rather than measured."""
-    from bayesdrop.predict.accumulate import DrawStatistics
+    from bayesdrop.predict.statistics import DrawStatistics
 
     def live(num_draws: int) -> int:
         running = DrawStatistics(Categorical())

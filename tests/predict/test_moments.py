@@ -14,18 +14,17 @@ from scipy import integrate, stats
 from torch import Tensor, nn
 
 from bayesdrop import BernoulliDropout, DropConnect, GaussianDropout, MixtureDropout, predict
-from bayesdrop.functional.noise import GaussianMultiplier, KeepNoise, Noise, NormalNoise, keep_mask
+from bayesdrop.noise.samplers import GaussianMultiplier, KeepNoise, Noise, NormalNoise, keep_mask
 from bayesdrop.predict.moments import bytes_needed, moments_of_tape
-from bayesdrop.predict.record import recording
-from bayesdrop.predict.tape import Tape
+from bayesdrop.trace import Subject, Tape, probe, recorded
 
 
 def tape_of(model: nn.Module, x: Tensor) -> Tape:
-    draw = recording(model, (x,), per_row=False)
-    with torch.no_grad(), draw:
-        output = model(x)
-    tape = draw.record.tape(output)
-    assert tape is not None, draw.record.broken
+    subject, inputs = Subject(model), ((x,), {})
+    with torch.no_grad():
+        _, recorder, output = recorded(subject, inputs, findings=probe(subject, inputs))
+    tape = recorder.tape(output)
+    assert tape is not None, recorder.broken
     return tape
 
 

@@ -20,7 +20,7 @@ from bayesdrop import (
     Prediction,
     predict,
 )
-from bayesdrop.predict.accumulate import RunningLogMeanExp, RunningMoments
+from bayesdrop.predict.statistics import RunningLogMeanExp, RunningMoments
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import bayesdrop as bd
-from bayesdrop.draws import NoiseSource, PixelSource
-from bayesdrop.draws.pixels import PixelNoise
-from bayesdrop.functional.noise import KeepNoise
-from bayesdrop.predict import stitch
+from bayesdrop.noise import NoiseSource, PixelSource
+from bayesdrop.noise.pixels import PixelNoise
+from bayesdrop.noise.samplers import KeepNoise
+from bayesdrop.predict.statistics import DrawStatistics
 from bayesdrop.predict.tiles import Tiling
 
 MAPS = (
@@ -243,13 +243,13 @@ def test_no_tile_is_larger_than_asked_and_kept_pixels_cover_the_image_once() -> 
 def test_memory_holds_one_tile_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     # What a draw makes has the size of a tile, however many draws and tiles there are.
     largest: list[int] = []
-    original = stitch.DrawStatistics.update_many
+    original = DrawStatistics.update_many
 
     def watched(self: Any, outputs: Tensor) -> None:
         largest.append(outputs[0].numel())
         original(self, outputs)
 
-    monkeypatch.setattr(stitch.DrawStatistics, "update_many", watched)
+    monkeypatch.setattr(DrawStatistics, "update_many", watched)
     seen: list[int] = []
     model = network()
     model.register_forward_pre_hook(lambda module, args: seen.append(args[0].shape[-1] * args[0].shape[-2]))

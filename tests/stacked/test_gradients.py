@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import bayesdrop as bd
-from bayesdrop.functional.noise import Noise
+from bayesdrop.noise.samplers import Noise
 from bayesdrop.stacked import Settings, export, likelihood_of
 from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.network import Stack, layout_of, noise_shapes

@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import FunctionDraw, evaluating
 from bayesdrop.errors import (
     NoRandomness,
     is_one_of,
@@ -21,6 +20,7 @@ from bayesdrop.errors import (
     whole_seed,
 )
 from bayesdrop.likelihoods import Likelihood, SoftmaxLikelihood
+from bayesdrop.trace import FunctionDraw, evaluating
 
 __all__ = ["Climb", "Goal", "Through", "checked_climb", "loss_gradient"]
 

@@ -15,8 +15,8 @@ from bayesdrop.control.coins import Coins
 from bayesdrop.control.q_learner import QLearner, check_network
 from bayesdrop.control.replay import Replay
 from bayesdrop.control.settings import EpsilonGreedy, Hold, QLearning, Thompson
-from bayesdrop.draws import FunctionDraw, StochasticModule, evaluating
 from bayesdrop.errors import NoRandomness, must, whole_seed
+from bayesdrop.trace import FunctionDraw, StochasticModule, evaluating
 
 __all__ = ["EpsilonGreedyAgent", "GreedyAgent", "QAgent", "ThompsonAgent"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import FunctionDraw, evaluating
 from bayesdrop.errors import must, must_be_finite, must_be_module, must_be_tensor, real_number, whole_number
 from bayesdrop.fit import fit
 from bayesdrop.layers import total_kl
+from bayesdrop.trace import FunctionDraw, evaluating
 
 __all__ = ["Bandit", "EpsilonGreedyBandit", "ThompsonBandit", "UniformBandit"]
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.control.dynamics import DynamicsModel
-from bayesdrop.draws import FunctionDraw
 from bayesdrop.errors import must, whole_number
 from bayesdrop.layers.base import InputNoiseLayer
+from bayesdrop.trace import FunctionDraw
 
 __all__ = ["HeldFunctions"]
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.control.bandits import NetworkBandit
-from bayesdrop.draws import evaluating
 from bayesdrop.errors import must
+from bayesdrop.trace import evaluating
 
 __all__ = ["NeuralLinear", "NormalInverseGamma"]
 

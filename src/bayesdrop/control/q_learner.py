@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from bayesdrop.control.replay import Batch
 from bayesdrop.control.settings import QLearning
-from bayesdrop.draws import evaluating
 from bayesdrop.errors import Diverged, must, must_be_module, whole_number
 from bayesdrop.layers import StochasticLayer, total_kl
 from bayesdrop.objectives import arm_loss
+from bayesdrop.trace import evaluating
 
 __all__ = ["QLearner", "check_network"]
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.data import CO2Series, load_co2
-from bayesdrop.draws import evaluating
 from bayesdrop.errors import must, whole_number
 from bayesdrop.fit import fit
 from bayesdrop.likelihoods import Gaussian
@@ -20,6 +19,7 @@ from bayesdrop.metrics import interval_coverage, mean_log_likelihood, rmse
 from bayesdrop.models import mlp
 from bayesdrop.objectives import NegativeELBO
 from bayesdrop.predict import Prediction, predict
+from bayesdrop.trace import evaluating
 
 __all__ = ["DemoConfig", "DemoResult", "Score", "Split", "run_demo"]
 

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import evaluating
 from bayesdrop.errors import Diverged, NoRandomness, must
 from bayesdrop.fit.average import averaged, update_average
 from bayesdrop.fit.checkpoint import Run
@@ -27,6 +26,7 @@ from bayesdrop.layers import StochasticLayer
 from bayesdrop.likelihoods import Categorical, ConstantNoise, Likelihood
 from bayesdrop.predict import predict
 from bayesdrop.randomness import Turns, random_state_kept
+from bayesdrop.trace import evaluating
 
 __all__ = ["Loop", "training"]
 

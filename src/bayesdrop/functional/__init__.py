@@ -17,8 +17,8 @@ from bayesdrop.functional.kl import (
     mixture_information,
 )
 from bayesdrop.functional.learned_kl import learned_dropout_kl
-from bayesdrop.functional.noise import gaussian_multiplier, keep_mask, standard_normal
 from bayesdrop.functional.relax import relaxed_keep, relaxed_moments
+from bayesdrop.noise.samplers import gaussian_multiplier, keep_mask, standard_normal
 
 __all__ = [
     "bernoulli_dropout_kl",

@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bayesdrop.errors import is_one_of, must
-from bayesdrop.functional.bits import uniform_from_bits
 from bayesdrop.functional.sums import padded_shape, summed_product
+from bayesdrop.noise.bits import uniform_from_bits
 
 __all__ = [
     "Estimator",

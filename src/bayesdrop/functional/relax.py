@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bayesdrop.functional.bits import from_bits, uniform_from_bits
 from bayesdrop.functional.sums import summed_product
+from bayesdrop.noise.bits import from_bits, uniform_from_bits
 
 __all__ = [
     "apply_relaxed",
@@ -38,7 +38,7 @@ def relaxed_keep(logit_p: Tensor, bits: Tensor, temperature: float) -> Tensor:
 
     Args:
         logit_p: log(p / (1 - p)) of the drop rate; must broadcast against `bits`.
-        bits: from `bayesdrop.functional.bits.random_bits`.
+        bits: from `bayesdrop.noise.bits.random_bits`.
         temperature: t, above 0.
     """
     # u = 0 and u = 1 are infinities here and 1 and 0 in the end: nothing is clipped.

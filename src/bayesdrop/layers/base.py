@@ -9,11 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import NOT_READY, StochasticModule, active_draw
 from bayesdrop.errors import must, must_be_flag, must_be_module, real_number, real_numbers
 from bayesdrop.functional import bernoulli_dropout_kl
 from bayesdrop.functional.learned_kl import square_sum
-from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.weights import (
     WeightLayer,
     apply_weights,
@@ -28,6 +26,8 @@ from bayesdrop.layers.weights import (
     unit_axis,
     units_like_weight,
 )
+from bayesdrop.noise.samplers import KeepNoise, Noise
+from bayesdrop.trace import NOT_READY, StochasticModule, active_draw
 
 __all__ = [
     "InputNoiseLayer",

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from bayesdrop.functional import bernoulli_dropout_kl
 from bayesdrop.functional.learned_kl import square_sum
-from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.base import InputNoiseLayer
 from bayesdrop.layers.weights import num_random_units, of_random_units, random_weights, unit_square_norms
+from bayesdrop.noise.samplers import KeepNoise, Noise
 
 __all__ = ["BernoulliDropout"]
 

@@ -10,10 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import NOT_READY, HeldNoise, active_draw
 from bayesdrop.errors import is_one_of, must, real_number
-from bayesdrop.functional.bits import random_bits
-from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.functional.relax import (
     apply_relaxed,
     apply_straight_through,
@@ -25,6 +22,9 @@ from bayesdrop.functional.relax import (
 )
 from bayesdrop.layers.learned_rate import InitialRate, LearnedRateLayer, Per
 from bayesdrop.layers.weights import is_batched
+from bayesdrop.noise.bits import random_bits
+from bayesdrop.noise.samplers import KeepNoise, Noise
+from bayesdrop.trace import NOT_READY, HeldNoise, active_draw
 
 __all__ = ["ConcreteDropout"]
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import Where
 from bayesdrop.errors import is_one_of, must
 from bayesdrop.inputs import Inputs
 from bayesdrop.layers.activations import ActivationNoise
@@ -30,6 +29,7 @@ from bayesdrop.layers.learned_rate import InitialRate
 from bayesdrop.layers.places import DROPOUTS, RECURRENT, choose, keep_hooks, swap
 from bayesdrop.layers.plain import unwrapped
 from bayesdrop.layers.recurrent import RecurrentDropout
+from bayesdrop.trace import Where
 
 __all__ = ["convert"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from bayesdrop.functional import bernoulli_dropout_kl
-from bayesdrop.functional.noise import KeepNoise
 from bayesdrop.layers.base import WeightNoiseLayer
 from bayesdrop.layers.weights import (
     of_random_units,
@@ -13,6 +12,7 @@ from bayesdrop.layers.weights import (
     units_like_weight,
     weight_by_unit,
 )
+from bayesdrop.noise.samplers import KeepNoise
 
 __all__ = ["DropConnect"]
 

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from bayesdrop.draws import evaluating
-from bayesdrop.draws.passes import tensors_in
-from bayesdrop.inputs import Inputs, call
+from bayesdrop.inputs import Inputs, call, tensors_in
 from bayesdrop.layers.base import StochasticLayer
 from bayesdrop.layers.places import DROPOUTS, WEIGHTS
 from bayesdrop.layers.weights import Units, num_units
 from bayesdrop.randomness import random_state_kept
+from bayesdrop.trace import evaluating
 
 __all__ = ["Fed", "Width", "feeds", "next_layer"]
 

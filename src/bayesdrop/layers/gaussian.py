@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from bayesdrop.functional import gaussian_dropout_kl
-from bayesdrop.functional.noise import GaussianMultiplier, Noise
 from bayesdrop.layers.base import InputNoiseLayer
 from bayesdrop.layers.weights import num_units, of_random_units, unit_square_norms
+from bayesdrop.noise.samplers import GaussianMultiplier, Noise
 
 __all__ = ["GaussianDropout"]
 

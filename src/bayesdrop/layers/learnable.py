@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import active_draw
 from bayesdrop.errors import is_one_of, must
 from bayesdrop.functional.arm import PathGradient, apply_learned
-from bayesdrop.functional.bits import from_bits, random_bits
 from bayesdrop.functional.masked_linear import masked_linear
-from bayesdrop.functional.noise import KeepNoise, Noise
 from bayesdrop.layers.learned_rate import InitialRate, LearnedRateLayer, Per
 from bayesdrop.layers.mask_pass import active_pass
 from bayesdrop.layers.weights import is_plain_linear, padding_of
+from bayesdrop.noise.bits import from_bits, random_bits
+from bayesdrop.noise.samplers import KeepNoise, Noise
+from bayesdrop.trace import active_draw
 
 __all__ = ["LearnableDropout"]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.functional.arm import UsedMask
-from bayesdrop.functional.bits import KeepRule, random_bits
+from bayesdrop.noise.bits import KeepRule, random_bits
 
 __all__ = ["LearnedMask", "MaskPass", "active_pass"]
 

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import active_draw
 from bayesdrop.errors import real_number
 from bayesdrop.functional.kl import mean_field_kl
-from bayesdrop.functional.noise import NormalNoise
 from bayesdrop.layers.base import WeightNoiseLayer
 from bayesdrop.layers.weights import (
     apply_weights,
@@ -19,6 +17,8 @@ from bayesdrop.layers.weights import (
     random_part,
     weight_by_unit,
 )
+from bayesdrop.noise.samplers import NormalNoise
+from bayesdrop.trace import active_draw
 
 __all__ = ["MeanFieldGaussian"]
 

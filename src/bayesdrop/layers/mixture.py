@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from bayesdrop.errors import must_be_flag, whole_number
 from bayesdrop.functional import gaussian_kl, low_rank_kl, mixture_dropout_kl
 from bayesdrop.functional.kl import component_information, mixture_information
-from bayesdrop.functional.noise import KeepNoise, NormalNoise
 from bayesdrop.layers.base import WeightNoiseLayer, positive_scale
 from bayesdrop.layers.weights import (
     bias_shape,
@@ -24,6 +23,7 @@ from bayesdrop.layers.weights import (
     units_like_weight,
     weight_by_unit,
 )
+from bayesdrop.noise.samplers import KeepNoise, NormalNoise
 
 __all__ = ["MixtureDropout"]
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from bayesdrop.draws import Selection, Where
 from bayesdrop.errors import must
 from bayesdrop.layers.activations import ActivationNoise
 from bayesdrop.layers.base import StochasticLayer
 from bayesdrop.layers.recurrent import RecurrentDropout
+from bayesdrop.trace import Selection, Where
 
 __all__ = ["DROPOUTS", "RECURRENT", "WEIGHTS", "choose", "convertible", "keep_hooks", "merge_hooks", "swap"]
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from bayesdrop.errors import must
-from bayesdrop.functional.bits import runs_plainly
 from bayesdrop.functional.recurrence import gru_over_time, lstm_over_time
+from bayesdrop.noise.bits import runs_plainly
 
 __all__ = ["Cell", "NoisyMap", "Sequences", "run_fused", "run_steps"]
 

@@ -7,11 +7,11 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from bayesdrop.draws import active_draw
 from bayesdrop.errors import must
 from bayesdrop.layers.base import InputNoiseLayer, StochasticLayer, WeightNoiseLayer
 from bayesdrop.layers.kinds import check_options, kind_named, make_layer
 from bayesdrop.layers.recurrence import Cell, NoisyMap, Sequences, run_fused, run_steps
+from bayesdrop.trace import active_draw
 
 __all__ = ["RecurrentDropout"]
 

@@ -8,10 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import active_draw
 from bayesdrop.errors import is_one_of, must, must_be_flag, real_number
 from bayesdrop.functional.log_uniform import log_uniform_kl
-from bayesdrop.functional.noise import NormalNoise
 from bayesdrop.layers.base import WeightNoiseLayer
 from bayesdrop.layers.weights import (
     apply_weights,
@@ -21,6 +19,8 @@ from bayesdrop.layers.weights import (
     unit_axis,
     units_like_weight,
 )
+from bayesdrop.noise.samplers import NormalNoise
+from bayesdrop.trace import active_draw
 
 __all__ = ["VariationalGaussianDropout"]
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import StochasticModule
 from bayesdrop.errors import must, must_be_flag, must_be_module
 from bayesdrop.layers import StochasticLayer
 from bayesdrop.storage import open_tensors
+from bayesdrop.trace import StochasticModule
 
 __all__ = ["load_weights"]
 

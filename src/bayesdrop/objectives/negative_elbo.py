@@ -8,13 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import FunctionDraw, evaluating
 from bayesdrop.errors import must, must_be_module, must_be_tensor, whole_number
 from bayesdrop.functional.arm import Estimator, check_passes
 from bayesdrop.inputs import Inputs, call
 from bayesdrop.layers.base import StochasticLayer, positive_scale, total_kl
 from bayesdrop.likelihoods import Gaussian, Likelihood
 from bayesdrop.objectives.arm import arm_loss, learns_masks
+from bayesdrop.trace import FunctionDraw, evaluating
 
 __all__ = ["ElboTerms", "NegativeELBO"]
 

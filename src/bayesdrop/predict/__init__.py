@@ -1,7 +1,7 @@
 """From a model to a predictive distribution."""
 
-from bayesdrop.predict.batches import NotFinite
-from bayesdrop.predict.engine import predict
+from bayesdrop.inputs import NotFinite
+from bayesdrop.predict.call import predict
 from bayesdrop.predict.prediction import Prediction
 from bayesdrop.predict.sampler import PartlyRandom
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import Selection
-from bayesdrop.draws.study import study
-from bayesdrop.draws.subject import Subject
 from bayesdrop.errors import NoRandomness, must
 from bayesdrop.inputs import Inputs, arguments
 from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
-from bayesdrop.predict.accumulate import Statistics
 from bayesdrop.predict.moments import moments_of_tape
-from bayesdrop.predict.output import Output, checked_output, picked
-from bayesdrop.predict.record import recording
-from bayesdrop.predict.sampler import no_randomness
+from bayesdrop.predict.sampler import Output, checked_output, no_randomness, picked
+from bayesdrop.predict.statistics import Statistics
 from bayesdrop.randomness import random_state_kept
+from bayesdrop.trace import Selection, Subject, probe, recorded
 
 __all__ = ["batch_moments", "check_likelihood"]
 
@@ -43,19 +39,17 @@ def batch_moments(
     With a `HeteroscedasticGaussian`, s is taken as Gaussian: E exp(s) = exp(E s + Var s / 2).
     """
     subject, inputs = Subject(model), arguments(batch)
-    known = study(subject, inputs)
+    known = probe(subject, inputs)
     with random_state_kept():
-        draw, returned = subject.run(
-            lambda module: recording(module, batch, per_row=False, index=0, selection=selection, study=known),
-            inputs,
-            lambda value: picked(value, output),
+        draw, recorder, returned = recorded(
+            subject, inputs, lambda value: picked(value, output), selection=selection, findings=known
         )
     value = checked_output(returned, rows)
     if not any(site.random for site in draw.sites.values()):
         raise NoRandomness(no_randomness(list(draw.sites.values())))
-    tape = draw.record.tape(value)
+    tape = recorder.tape(value)
     if tape is None:
-        raise ValueError(f"predict: method='moments' cannot follow this model: {draw.record.broken}.")
+        raise ValueError(f"predict: method='moments' cannot follow this model: {recorder.broken}.")
     mean, epistemic = moments_of_tape(tape)
     aleatoric: Tensor = torch.zeros_like(mean)
     if isinstance(likelihood, Gaussian):

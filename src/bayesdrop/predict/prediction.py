@@ -30,11 +30,9 @@ from bayesdrop.likelihoods import (
     SoftmaxLikelihood,
 )
 from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob, normal_cdf
-from bayesdrop.predict.accumulate import ClassStatistics, DrawStatistics, Statistics
-from bayesdrop.predict.covariance import draw_covariance
-from bayesdrop.predict.quantile import mixture_quantile
+from bayesdrop.predict.statistics import ClassStatistics, DrawStatistics, Statistics, draw_covariance
 
-__all__ = ["Prediction"]
+__all__ = ["Prediction", "frozen_copy"]
 
 
 @dataclass(frozen=True)
@@ -307,7 +305,7 @@ class Prediction:
         if likelihood is None:
             return torch.from_numpy(np.quantile(draws.numpy(), levels.numpy(), axis=0)).to(self.mean.dtype)
         with torch.no_grad():
-            rows = [mixture_quantile(likelihood, draws, float(level)) for level in levels.reshape(-1)]
+            rows = [_mixture_quantile(likelihood, draws, float(level)) for level in levels.reshape(-1)]
         return torch.stack(rows) if levels.dim() else rows[0]
 
     def cdf(self, y: Tensor) -> Tensor:
@@ -466,3 +464,29 @@ def frozen_copy(likelihood: Likelihood | None) -> Likelihood | None:
     if likelihood is None:
         return None
     return copy.deepcopy(likelihood).requires_grad_(False).eval().cpu()
+
+
+def _mixture_quantile(likelihood: NumberLikelihood, draws: Tensor, q: float) -> Tensor:
+    """The v with (1/T) sum_t P(y <= v | f_t) = q, by bisection, to the last bits of the dtype.
+
+    Args:
+        likelihood: gives quantile and distribution function of y for every draw.
+        draws: (T, N, ...) raw outputs.
+        q: in (0, 1).
+
+    Returns: (N, D).
+    """
+    # In double precision: single has no number between 1 - 6e-8 and 1, where a 1 - 1e-9 quantile is told.
+    dtype, draws = draws.dtype, draws.to(torch.float64)
+    lower: Tensor
+    upper: Tensor
+    # The mixture's quantile lies between the smallest and the largest of its components' quantiles.
+    ends = likelihood.quantile(draws, q)
+    lower, upper = ends.amin(0), ends.amax(0)
+    for _ in range(60 if dtype == torch.float64 else 32):
+        middle = 0.5 * (lower + upper)
+        below = likelihood.cdf(draws, middle).mean(0) < q
+        lower = torch.where(below, middle, lower)
+        upper = torch.where(below, upper, middle)
+    value: Tensor = 0.5 * (lower + upper)
+    return value.to(dtype)

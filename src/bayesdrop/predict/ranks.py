@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from bayesdrop.errors import is_one_of, must
-from bayesdrop.predict.accumulate import ClassStatistics, DrawStatistics, Statistics
+from bayesdrop.predict.statistics import ClassStatistics, DrawStatistics, Statistics
 
 __all__ = ["Ranks", "Share"]
 
@@ -17,22 +17,22 @@ Share = Literal["draws", "rows"]
 
 
 class Ranks:
-    """The place of this process among those that share a prediction; alone if nothing is shared.
+    """The place of this process among those that share a prediction.
 
     Args:
         share: "draws": every process runs a part of the draws for all rows. "rows": every process runs
-            all draws for a part of the rows. None: no sharing.
+            all draws for a part of the rows.
     """
 
-    def __init__(self, share: Share | None) -> None:
-        if not is_one_of(share, (None, "draws", "rows")):
+    def __init__(self, share: Share) -> None:
+        if not is_one_of(share, ("draws", "rows")):
             raise ValueError(must("predict", "share", "'draws', 'rows' or None", share))
-        if share is not None and not (dist.is_available() and dist.is_initialized()):
+        if not (dist.is_available() and dist.is_initialized()):
             hint = "Call torch.distributed.init_process_group first, as under torchrun."
             raise ValueError(must("predict", "share", "None outside torch.distributed", share, hint))
         self.share = share
-        self.size = 1 if share is None else dist.get_world_size()
-        self.rank = 0 if share is None else dist.get_rank()
+        self.size = dist.get_world_size()
+        self.rank = dist.get_rank()
 
     def part(self, count: int) -> tuple[int, int]:
         """First and last + 1 of this process's share of `count` things."""

@@ -5,26 +5,44 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from bayesdrop.draws import FunctionDraw, HeldNoise, NoiseSource, PixelSource, RowDraw, Selection, Site, Where
-from bayesdrop.draws.passes import structure_of
-from bayesdrop.draws.study import settled, study
-from bayesdrop.draws.subject import Subject
 from bayesdrop.errors import NoRandomness, is_one_of, must
-from bayesdrop.inputs import Inputs, arguments
-from bayesdrop.predict.output import Output, checked_output, picked
-from bayesdrop.predict.plan import Plan, Runner
-from bayesdrop.predict.read import Reading, read
-from bayesdrop.predict.record import RecordingDraw, recording
-from bayesdrop.predict.tape import Tape
+from bayesdrop.execute import Plan, Reading, Runner, read
+from bayesdrop.inputs import Inputs, arguments, structure_of
+from bayesdrop.noise import NoiseSource, PixelSource
 from bayesdrop.randomness import OwnNumbers, is_alone
+from bayesdrop.trace import (
+    Draw,
+    HeldNoise,
+    Recorder,
+    Selection,
+    Site,
+    Subject,
+    Tape,
+    Where,
+    probe,
+    recorded,
+    settled,
+)
 
-__all__ = ["DrawSampler", "PartlyRandom", "unwrapped"]
+__all__ = [
+    "DrawSampler",
+    "Output",
+    "PartlyRandom",
+    "check_output",
+    "checked_output",
+    "no_randomness",
+    "picked",
+    "unwrapped",
+]
+
+#: a name, a place, or a function of what the model returns
+Output = str | int | Callable[[Any], Tensor]
 
 
 class PartlyRandom(UserWarning):
@@ -37,7 +55,7 @@ _UNHELD: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 # How often to record a pass where another thread may have moved a generator.
 _TRIES = 3
-_Draw = TypeVar("_Draw", bound=HeldNoise)
+_Found = TypeVar("_Found", bound=Recorder | None)
 _PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 
@@ -69,7 +87,7 @@ class DrawSampler:
         way: a plan to use whatever it costs.
         chunk: the most draws to run at a time.
         output: which of the tensors that the model returns.
-        source: where noise comes from; from the seed alone if None.
+        source: where noise comes from.
     """
 
     def __init__(
@@ -87,7 +105,7 @@ class DrawSampler:
         way: str | None,
         chunk: int | None = None,
         output: Output | None = None,
-        source: NoiseSource | None = None,
+        source: NoiseSource,
     ) -> None:
         if not is_one_of(recurrent, ("module", "variational")):
             raise ValueError(must("predict", "recurrent", "'module' or 'variational'", recurrent))
@@ -103,7 +121,7 @@ class DrawSampler:
         self.output = output
         self.selection = Selection(include, exclude)
         self.selection.check(model)
-        self.source = NoiseSource(seed, most=first + num_draws) if source is None else source
+        self.source = source
         self.plan: Plan | None = None
         self.sites: dict[str, Site] = {}
         self._options: dict[str, Any] = {
@@ -111,6 +129,7 @@ class DrawSampler:
             "selection": self.selection,
             "source": self.source,
             "variational": recurrent == "variational",
+            "per_row": per_row,
         }
         self._structure: Any = None
 
@@ -129,7 +148,8 @@ class DrawSampler:
             return
         work: Tape | Reading | None = None
         # Which noise is that of pixels is told by draws alone.
-        if self.output is None and not isinstance(self.source, PixelSource):
+        plain = isinstance(self.model, nn.Sequential) and self.output is None
+        if plain and not isinstance(self.source, PixelSource):
             work = read(self.model, batch, per_row=self.per_row, selection=self.selection)
         if isinstance(work, Reading):
             self._look_at(work.sites, [])
@@ -137,35 +157,35 @@ class DrawSampler:
             yield from self._whole(batch, rows, place, range(first, last), "there is one draw")
             return
         else:
-            draw, output = self._recorded(batch, rows, place, first)
+            draw, recorder, output = self._recorded(batch, rows, place, first)
             self._look_at(draw.sites, draw.foreign)
             yield output.unsqueeze(0)
             first += 1
-            work = draw.record.tape(output)
+            work = recorder.tape(output)
+            if not recorder.is_random:
+                raise NoRandomness("predict: no noise of `model` reaches its output.")
             if work is None:
-                if draw.record.broken == "the output does not depend on any noise":
-                    raise NoRandomness("predict: no noise of `model` reaches its output.")
-                yield from self._whole(batch, rows, place, range(first, last), draw.record.broken or "")
+                yield from self._whole(batch, rows, place, range(first, last), recorder.broken or "")
                 return
-            del draw, output
+            del draw, recorder, output
         yield from self._replayed(work, batch, rows, place, range(first, last))
 
     def _recorded(
         self, batch: Inputs, rows: int, place: dict[str, Any], index: int
-    ) -> tuple[RecordingDraw, Tensor]:
+    ) -> tuple[Draw, Recorder, Tensor]:
         """One draw, written down."""
-        options = self._studied(batch)
+        self._study(batch)
 
-        def draw_of(model: nn.Module) -> RecordingDraw:
-            return recording(model, batch, per_row=self.per_row, index=index, **place, **options)
+        def run() -> tuple[Draw, Recorder, Any]:
+            return recorded(self.subject, arguments(batch), self._pick, index=index, **place, **self._options)
 
         for _ in range(_TRIES):
             with self._numbers.drawing():
-                draw, output = self._settled(draw_of, batch)
+                draw, recorder, output = self._settled(run, batch)
             # Where another thread draws numbers one cannot tell whether the model does; another look may.
             if is_alone() or not draw.out_of_sight:
                 break
-        return draw, checked_output(output, rows)
+        return draw, recorder, checked_output(output, rows)
 
     @cached_property
     def _numbers(self) -> OwnNumbers:
@@ -175,15 +195,17 @@ class DrawSampler:
     def _pick(self, returned: Any) -> Any:
         return picked(returned, self.output)
 
-    def _settled(self, draw_of: Callable[[nn.Module], _Draw], batch: Inputs) -> tuple[_Draw, Any]:
+    def _settled(
+        self, run: Callable[[], tuple[Draw, _Found, Any]], batch: Inputs
+    ) -> tuple[Draw, _Found, Any]:
         """A pass in a draw; once more if it took the rows to lie otherwise than they do."""
-        draw, output = self.subject.run(draw_of, arguments(batch), self._pick)
-        if draw.unsure:
-            known = settled(self.subject, arguments(batch), self._options["study"])
-            self._options["study"] = known
-            if any(known.rows.get(site) != assumed for site, assumed in draw.unsure.items()):
-                draw, output = self.subject.run(draw_of, arguments(batch), self._pick)
-        return draw, output
+        done = run()
+        if done[0].unsure:
+            known = settled(self.subject, arguments(batch), self._options["findings"])
+            self._options["findings"] = known
+            if any(known.rows.get(site) != assumed for site, assumed in done[0].unsure.items()):
+                done = run()
+        return done
 
     def _replayed(
         self, work: Tape | Reading, batch: Inputs, rows: int, place: dict[str, Any], draws: range
@@ -210,28 +232,30 @@ class DrawSampler:
             why = f"another draw does not fit the recording ({str(error).splitlines()[0][:80]})"
             yield from self._whole(batch, rows, place, range(done, draws.stop), why)
 
-    def _studied(self, batch: Inputs) -> dict[str, Any]:
-        """The options of a draw, with what must be known of the model first."""
+    def _study(self, batch: Inputs) -> None:
+        """Find out what a draw must know of the model, once for every kind of inputs."""
         structure = structure_of(batch)
         if structure != self._structure:
-            self._options["study"] = study(self.subject, arguments(batch), thorough=False)
+            self._options["findings"] = probe(self.subject, arguments(batch), thorough=False)
             self._structure = structure
-        return self._options
 
     def _whole(
         self, batch: Inputs, rows: int, place: dict[str, Any], draws: range, why: str
     ) -> Iterator[Tensor]:
         """Draws from the model itself."""
         self.plan = Plan("whole model", 1, False, why)
-        kind: type[HeldNoise] = RowDraw if self.per_row else FunctionDraw
-        options = self._studied(batch)
+        self._study(batch)
 
-        def held(index: int, model: nn.Module) -> HeldNoise:
-            return kind(model, index=index, **place, **options)
+        def run(index: int) -> tuple[Draw, None, Any]:
+            def draw_of(model: nn.Module) -> Draw:
+                return Draw(model, HeldNoise(model, index=index, **place, **self._options))
+
+            draw, output = self.subject.run(draw_of, arguments(batch), self._pick)
+            return draw, None, output
 
         for index in draws:
             with self._numbers.drawing():
-                draw, output = self._settled(partial(held, index), batch)
+                draw, _, output = self._settled(partial(run, index), batch)
             self._look_at(draw.sites, draw.foreign)
             yield checked_output(output, rows).unsqueeze(0)
 
@@ -287,3 +311,65 @@ def no_randomness(off: list[Site]) -> str:
         'model = bd.convert(model, "bernoulli", where="weights", p=0.1). Then train it on: the spread of '
         "a network that was not trained with its dropout means little."
     )
+
+
+# which tensor of what a model returns
+
+
+def check_output(output: Any) -> None:
+    """Raise if this cannot say which tensor is meant."""
+    if output is not None and (
+        isinstance(output, bool) or not (isinstance(output, str | int) or callable(output))
+    ):
+        raise TypeError(must("predict", "output", "a name, an index, a function, or None", output))
+
+
+def picked(returned: Any, output: Output | None) -> Any:
+    """The part of what a model returned that `output` names; `.logits` if it names none and there is one."""
+    if output is None:
+        logits = None if isinstance(returned, Tensor) else getattr(returned, "logits", None)
+        return logits if isinstance(logits, Tensor) else returned
+    if isinstance(output, str):
+        return _by_name(returned, output)
+    if isinstance(output, int):
+        return _by_place(returned, output)
+    return output(returned)
+
+
+def _by_name(returned: Any, name: str) -> Any:
+    if isinstance(returned, Mapping) and name in returned:
+        return returned[name]
+    if not isinstance(returned, Tensor) and hasattr(returned, name):
+        return getattr(returned, name)
+    names = list(returned) if isinstance(returned, Mapping) else list(getattr(returned, "_fields", ()))
+    what = (
+        f"one of {', '.join(map(repr, names))}"
+        if names
+        else f"None or a function: {_described(returned)} is returned"
+    )
+    raise ValueError(must("predict", "output", what, name))
+
+
+def _by_place(returned: Any, place: int) -> Any:
+    if isinstance(returned, Mapping) or hasattr(returned, "to_tuple"):
+        returned = tuple(returned.values())
+    if not isinstance(returned, tuple | list):
+        what = f"None or a function: {_described(returned)} is returned"
+        raise ValueError(must("predict", "output", what, place))
+    if not -len(returned) <= place < len(returned):
+        raise ValueError(must("predict", "output", f"the index of one of {len(returned)} outputs", place))
+    return returned[place]
+
+
+def checked_output(output: Any, rows: int) -> Tensor:
+    """The tensor that was picked, one row for each row of the batch."""
+    if not isinstance(output, Tensor):
+        hint = "Say which tensor with `output=`: a name, an index, or a function of what the model returns."
+        raise TypeError(must("predict", "model", "a model that returns one tensor", type(output), hint))
+    if output.dim() < 1 or output.shape[0] != rows:
+        raise ValueError(must("predict", "model", f"a model that returns {rows} rows", tuple(output.shape)))
+    return output
+
+
+def _described(value: Any) -> str:
+    return "one tensor" if isinstance(value, Tensor) else f"a {type(value).__name__}"

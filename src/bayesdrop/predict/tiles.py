@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, whole_number
-from bayesdrop.inputs import Inputs
+from bayesdrop.errors import must, told_by, whole_number
+from bayesdrop.inputs import Inputs, mapped, tensors_in
 from bayesdrop.likelihoods import HeteroscedasticGaussian, Likelihood, SoftmaxLikelihood
+from bayesdrop.noise import PixelSource
+from bayesdrop.predict.ranks import Ranks
+from bayesdrop.predict.sampler import DrawSampler
+from bayesdrop.predict.statistics import ClassStatistics, DrawStatistics, Keeper, Statistics
 
-__all__ = ["Tile", "Tiling", "cut", "image_size", "map_axes", "pixels_are_last"]
+__all__ = ["Stitcher", "Tile", "Tiling"]
 
 #: tiles start at multiples of a power of two, up to this one: poolings of tiles are then those of the image
 _ALIGNED = 64
@@ -64,16 +70,12 @@ class Tile:
             down, across = slice(self.down.start, self.down.stop), slice(self.across.start, self.across.stop)
             return part[..., down, across].contiguous()
 
-        if isinstance(x, Mapping):
-            return {name: window(part) for name, part in x.items()}
-        if isinstance(x, tuple | list):
-            return tuple(window(part) for part in x)
-        image: Tensor = window(x)
-        return image
+        seen: Inputs = mapped(x, Tensor, window)
+        return seen
 
     def kept(self, outputs: Tensor, axes: tuple[int, int]) -> Tensor:
         """What is kept of maps of the tile."""
-        return cut(outputs, axes, self.down.kept, self.across.kept)
+        return _cut(outputs, axes, self.down.kept, self.across.kept)
 
     def targets(self, y: Tensor | None) -> Tensor | None:
         """Those of the pixels that are kept."""
@@ -107,7 +109,7 @@ class Tiling:
 
     def over(self, x: Inputs, y: Tensor | None) -> list[Tile]:
         """The tiles of all images of a batch, row by row."""
-        height, width = image_size(x)
+        height, width = _image_size(x)
         if y is not None and tuple(y.shape[-2:]) != (height, width):
             raise ValueError(
                 must("predict", "targets", f"maps of {height} x {width} pixels, as `x`", tuple(y.shape))
@@ -142,10 +144,9 @@ def _is_image(part: Any) -> bool:
     return isinstance(part, Tensor) and part.dim() >= 4
 
 
-def image_size(x: Inputs) -> tuple[int, int]:
+def _image_size(x: Inputs) -> tuple[int, int]:
     """Height and width of the images among the inputs."""
-    parts = (x,) if isinstance(x, Tensor) else x.values() if isinstance(x, Mapping) else x
-    sizes = {tuple(part.shape[-2:]) for part in parts if _is_image(part)}
+    sizes = {tuple(part.shape[-2:]) for part in tensors_in(x) if _is_image(part)}
     if len(sizes) != 1:
         got = f"images of sizes {sorted(sizes)}" if sizes else "none"
         raise ValueError(must("predict", "x", "images (N, C, H, W) of one size, to cut into tiles", got))
@@ -153,7 +154,7 @@ def image_size(x: Inputs) -> tuple[int, int]:
     return height, width
 
 
-def map_axes(shape: tuple[int, ...], size: tuple[int, int], *, last: bool) -> tuple[int, int]:
+def _map_axes(shape: tuple[int, ...], size: tuple[int, int], *, last: bool) -> tuple[int, int]:
     """The two axes of an output (N, ...) that are the pixels' rows and columns, counted from the end.
 
     Args:
@@ -177,15 +178,172 @@ def map_axes(shape: tuple[int, ...], size: tuple[int, int], *, last: bool) -> tu
     )
 
 
-def pixels_are_last(likelihood: Likelihood | None, shape: tuple[int, ...]) -> bool:
+def _pixels_are_last(likelihood: Likelihood | None, shape: tuple[int, ...]) -> bool:
     """Whether an output (N, ...) has its pixels on the last axes, and not its classes or numbers."""
     if isinstance(likelihood, SoftmaxLikelihood):
         return likelihood.axis_in(shape) != len(shape) - 1
     return not isinstance(likelihood, HeteroscedasticGaussian)
 
 
-def cut(maps: Tensor, axes: tuple[int, int], down: slice, across: slice) -> Tensor:
+def _cut(maps: Tensor, axes: tuple[int, int], down: slice, across: slice) -> Tensor:
     """Some rows and columns of maps, whose pixels are on the given axes."""
     index: list[slice] = [slice(None)] * maps.dim()
     index[axes[0]], index[axes[1]] = down, across
     return maps[tuple(index)]
+
+
+# putting them together again
+
+_Axes = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Stitcher:
+    """Runs all draws of every tile, and puts the tiles together.
+
+    Args:
+        tiling: how images are cut.
+        sampler: of the draws.
+        source: where its noise comes from.
+        likelihood: what outputs mean.
+        keeper: of the draws themselves.
+        ranks: who else has draws of this prediction; None if nobody.
+        advance: told of every stack of draws.
+        covariance: gather the covariance between the classes of a pixel, too.
+    """
+
+    tiling: Tiling
+    sampler: DrawSampler
+    source: PixelSource
+    likelihood: Likelihood | None
+    keeper: Keeper
+    ranks: Ranks | None
+    advance: Callable[[int, str], None]
+    covariance: bool
+
+    def batch(
+        self, batch: Inputs, rows: int, offset: int, y: Tensor | None
+    ) -> tuple[Statistics, list[float]]:
+        """The statistics of a batch, and of every draw the log-probability of all its targets.
+
+        Args:
+            batch: images.
+            rows: how many.
+            offset: number of the first.
+            y: label maps, if they are scored.
+        """
+        canvas = _Canvas(_image_size(batch))
+        joint: list[float] = []
+        for tile in self.tiling.over(batch, y):
+            running, axes = self._drawn(tile, canvas, batch, rows, offset, y)
+            if self.ranks is not None and self.ranks.share == "draws":
+                self.ranks.merge_draws(running)
+            # Without their class axis, maps of labels have their pixels on the last axes.
+            is_softmax = isinstance(self.likelihood, SoftmaxLikelihood)
+            canvas.put(tile, running.result(), axes, (-2, -1) if is_softmax else axes)
+            joint = [a + b for a, b in zip(joint, running.joint, strict=True)] if joint else running.joint
+        if canvas.draws is not None:
+            self.keeper.add(canvas.draws)
+        return canvas.result(), joint
+
+    def _drawn(
+        self, tile: Tile, canvas: _Canvas, batch: Inputs, rows: int, offset: int, y: Tensor | None
+    ) -> tuple[DrawStatistics, _Axes]:
+        """All draws of one tile, and the axes of its pixels."""
+        self.source.window = tile.window
+        running = DrawStatistics(self.likelihood, tile.targets(y), covariance=self.covariance)
+        axes: _Axes = (-2, -1)
+        for outputs in self.sampler.batch(tile.seen(batch), rows, offset):
+            shape = tuple(outputs.shape[1:])
+            axes = _map_axes(shape, tile.window[2:], last=_pixels_are_last(self.likelihood, shape))
+            kept = tile.kept(outputs, axes)
+            canvas.keep(tile, kept, running.count, axes, self.keeper, self.sampler.num_draws)
+            with nullcontext() if y is None else told_by("predict", "targets"):
+                running.update_many(kept)
+            self.advance(outputs.shape[0], "")
+        return running, axes
+
+
+class _Canvas:
+    """Maps of whole images, written tile by tile.
+
+    Args:
+        size: height and width.
+
+    Attributes:
+        draws: (T, N, ...) the outputs of all draws, if they are kept.
+    """
+
+    def __init__(self, size: tuple[int, int]) -> None:
+        self.size = size
+        self.draws: Tensor | None = None
+        self._maps: dict[str, Tensor] = {}
+        self._used: Tensor | None = None
+        self._asked = False
+
+    def put(self, tile: Tile, statistics: Statistics, axes: _Axes, of_labels: _Axes) -> None:
+        """Write the statistics of a tile.
+
+        Args:
+            tile: which.
+            statistics: of the pixels that it keeps.
+            axes: those of the pixels in outputs.
+            of_labels: those of the pixels in maps of one value a label.
+        """
+        self._used = statistics.draws_used
+        for name in ("mean", "epistemic", "aleatoric"):
+            self._add(tile, name, getattr(statistics, name), axes)
+        if statistics.log_prob is not None:
+            self._add(tile, "log_prob", statistics.log_prob, of_labels)
+        if statistics.covariance is not None:
+            # (N, H, W, K, K): only classes have covariances in maps
+            self._add(tile, "covariance", statistics.covariance, (1, 2))
+        classes = statistics.classes
+        if classes is not None:
+            self._add(tile, "expected_entropy", classes.expected_entropy, of_labels)
+            self._add(tile, "variation_ratio", classes.variation_ratio, of_labels)
+            if classes.complement is not None:
+                self._add(tile, "complement", classes.complement, of_labels)
+
+    def keep(self, tile: Tile, outputs: Tensor, first: int, axes: _Axes, keeper: Keeper, total: int) -> None:
+        """Write the outputs of some draws, from number `first` on, if draws are kept."""
+        if not self._asked:
+            self._asked = True
+            shape = self._shape(outputs, axes)
+            shape[0] = total
+            if keeper.wants(torch.Size(shape).numel() * outputs.element_size()):
+                self.draws = torch.empty(shape, dtype=outputs.dtype)
+        if self.draws is not None:
+            some = self.draws[first : first + outputs.shape[0]]
+            _cut(some, axes, tile.down.place, tile.across.place).copy_(outputs)
+
+    def _add(self, tile: Tile, name: str, value: Tensor, axes: _Axes) -> None:
+        if name not in self._maps:
+            self._maps[name] = torch.empty(self._shape(value, axes), dtype=value.dtype)
+        _cut(self._maps[name], axes, tile.down.place, tile.across.place).copy_(value)
+
+    def _shape(self, value: Tensor, axes: _Axes) -> list[int]:
+        shape = list(value.shape)
+        shape[axes[0]], shape[axes[1]] = self.size
+        return shape
+
+    def result(self) -> Statistics:
+        """The statistics of whole images."""
+        maps = self._maps
+        assert self._used is not None
+        classes = None
+        if "expected_entropy" in maps:
+            classes = ClassStatistics(
+                expected_entropy=maps["expected_entropy"],
+                variation_ratio=maps["variation_ratio"],
+                complement=maps.get("complement"),
+            )
+        return Statistics(
+            mean=maps["mean"],
+            epistemic=maps["epistemic"],
+            aleatoric=maps["aleatoric"],
+            draws_used=self._used,
+            classes=classes,
+            log_prob=maps.get("log_prob"),
+            covariance=maps.get("covariance"),
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.functional.noise import KeepNoise, Noise, NormalNoise
 from bayesdrop.layers import (
     BernoulliDropout,
     ConcreteDropout,
@@ -17,6 +16,7 @@ from bayesdrop.layers import (
 )
 from bayesdrop.layers.base import InputNoiseLayer
 from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.noise.samplers import KeepNoise, Noise, NormalNoise
 from bayesdrop.stacked.activations import ACTIVATIONS
 from bayesdrop.stacked.job import Trained
 

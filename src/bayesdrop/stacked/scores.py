@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesdrop.draws import NoiseSource
-from bayesdrop.functional.noise import Noise
+from bayesdrop.noise import NoiseSource
+from bayesdrop.noise.samplers import Noise
 from bayesdrop.stacked.activations import apply_activation
 from bayesdrop.stacked.export import layer_noise
 from bayesdrop.stacked.heads import make_head

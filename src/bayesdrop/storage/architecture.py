@@ -17,10 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesdrop.randomness import random_state_kept
+from bayesdrop.randomness import ProcessSwitch, random_state_kept
 from bayesdrop.storage.state import is_plain
 from bayesdrop.storage.weightless import TooLarge, Weightless
-from bayesdrop.switch import ProcessSwitch
 
 __all__ = ["CannotDescribe", "build", "describe", "outline", "same_structure"]
 

@@ -10,7 +10,6 @@ from typing import NamedTuple, ParamSpec
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import evaluating
 from bayesdrop.errors import (
     must,
     must_be_finite,
@@ -24,6 +23,7 @@ from bayesdrop.errors import (
 from bayesdrop.functional.arm import Estimator, check_passes
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.objectives import arm_loss
+from bayesdrop.trace import evaluating
 from bayesdrop.vae.bound import BoundTerms, checked_beta
 from bayesdrop.vae.flow import IAF
 from bayesdrop.vae.gaussian import drawn_code, log_density, standard_kl

@@ -8,7 +8,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.draws import RowDraw
 from bayesdrop.errors import is_one_of, must, must_be_tensor, real_number, whole_number, whole_seed
 from bayesdrop.functional.arm import Estimator
 from bayesdrop.layers import (
@@ -19,6 +18,7 @@ from bayesdrop.layers import (
     VariationalGaussianNoise,
 )
 from bayesdrop.likelihoods import Likelihood
+from bayesdrop.trace import RowDraw
 from bayesdrop.vae.autoencoder import VAE, Drawn, evaluated
 from bayesdrop.vae.gaussian import drawn_code, mixture_divergence, mixture_log_density
 from bayesdrop.vae.priors import Prior

@@ -13,10 +13,10 @@ from typing import Any
 
 from torch import Tensor
 
+from bayesdrop.operations import canonical
 from bayesdrop.predict.moments import arithmetic, elementwise, norms, pooling, shapes
-from bayesdrop.predict.moments.names import canonical
 from bayesdrop.predict.moments.values import named
-from bayesdrop.predict.tape import Op, Ref, Tape
+from bayesdrop.trace import Op, Ref, Tape
 
 __all__ = ["noise_to_follow"]
 
@@ -51,7 +51,7 @@ class _Ties:
 
     def pass_through(self, op: Op) -> None:
         """Note what an operation needs, and what its results depend on."""
-        name = canonical(op)
+        name = canonical(op.func)
         refs = [index for index in op.refs if index in self._noise]
         counts = Counter(leaf for index in refs for leaf in self._noise[index])
         twice = frozenset(leaf for leaf, count in counts.items() if count > 1)
@@ -118,7 +118,7 @@ class _Ties:
 
     def _overlaps(self, op: Op, index: int) -> bool:
         """Whether windows have elements in common."""
-        name = canonical(op)
+        name = canonical(op.func)
         if "pool" not in name:
             return False
         inputs, outputs = math.prod(self._shape[index]), math.prod(op.shapes[0])
@@ -132,8 +132,8 @@ class _Ties:
 
 def _repeats(op: Op) -> bool:
     """Whether an operation may copy an element to several places."""
-    if canonical(op) != "getitem":
-        return canonical(op) in shapes.REPEATS
+    if canonical(op.func) != "getitem":
+        return canonical(op.func) in shapes.REPEATS
     index = op.args[1] if isinstance(op.args[1], tuple) else (op.args[1],)
     return any(isinstance(part, list | Tensor) for part in index)
 
@@ -141,4 +141,4 @@ def _repeats(op: Op) -> bool:
 def _weight(op: Op) -> int | None:
     """The number of a map's weights, if these are random."""
     given: Any = named("input weight", op.args, op.kwargs)[1]
-    return given.index if isinstance(given, Ref) and canonical(op) in arithmetic.LAYERS else None
+    return given.index if isinstance(given, Ref) and canonical(op.func) in arithmetic.LAYERS else None

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesdrop.functional.noise import KeepNoise, Noise
+from bayesdrop.noise import KeepNoise, Noise
+from bayesdrop.operations import canonical, writes_in_place
 from bayesdrop.predict.moments import arithmetic, elementwise, norms, pooling, shapes
-from bayesdrop.predict.moments.names import canonical, writes
 from bayesdrop.predict.moments.ties import noise_to_follow
 from bayesdrop.predict.moments.values import Moments, Rule, is_random, mean_of, unsupported
-from bayesdrop.predict.tape import Leaf, Op, Tape, filled
+from bayesdrop.trace import Leaf, Op, Tape
 
 __all__ = ["FOLLOWED", "bytes_needed", "moments_of_tape"]
 
@@ -28,7 +28,6 @@ _RULES: dict[str, Rule] = {
     **pooling.RULES,
     **norms.RULES,
 }
-_ACTIVATIONS = frozenset(elementwise.RULES)
 
 
 @torch.no_grad()
@@ -53,10 +52,10 @@ def moments_of_tape(tape: Tape, *, followed: int = FOLLOWED, strict: bool = True
         values[leaf.index] = _noise(leaf, follow=leaf.index in chosen)
     aliases = _Aliases()
     for op, dead in zip(tape.ops, tape._release, strict=True):
-        name = canonical(op)
+        name = canonical(op.func)
         aliases.check(op, name)
         if any(is_random(values[index]) for index in op.refs):
-            args, kwargs = filled(op.args, values), filled(op.kwargs, values)
+            args, kwargs = op.filled(op.args, values), op.filled(op.kwargs, values)
             if "input" in kwargs and not args:
                 args = (kwargs.pop("input"),)
             _store(op, _RULES[name](_out_of_place(op), args, kwargs), values)
@@ -83,7 +82,7 @@ def _size(leaf: Leaf) -> int:
 def _check_rules(tape: Tape) -> None:
     random = {leaf.index for leaf in tape.leaves}
     for op in tape.ops:
-        name = canonical(op)
+        name = canonical(op.func)
         if random.isdisjoint(op.refs) or name in shapes.LIKE:
             continue
         if name not in _RULES:
@@ -126,7 +125,7 @@ def _noise(leaf: Leaf, *, follow: bool) -> Moments:
 
 def _out_of_place(op: Op) -> Callable[..., Any]:
     """The function of an operation, which leaves its argument as it is."""
-    if not writes(op, _ACTIVATIONS):
+    if not writes_in_place(op.name, op.args, op.kwargs):
         return op.func
 
     @functools.wraps(op.func)
@@ -155,7 +154,7 @@ class _Aliases:
         """Note what an operation does to memory; raise if it reads what was overwritten."""
         if self._stale.intersection(op.refs):
             raise unsupported(op.name, "its argument was changed in place through another view")
-        changes = writes(op, _ACTIVATIONS)
+        changes = writes_in_place(op.name, op.args, op.kwargs)
         first = op.refs[0] if op.refs and (changes or name in shapes.VIEWS) else None
         for index in op.outputs:
             self._root[index] = index if first is None else self._root.get(first, first)

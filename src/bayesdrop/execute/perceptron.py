@@ -1,0 +1,253 @@
+"""Multilayer perceptrons: masked linear maps with element-wise functions between, run for many draws.
+
+Two ways, both exact. *Stacked*: all draws of a chunk in one batched product, the noise folded into the
+weights where these are the smaller. *Kept units*: a unit that a shared mask drops is dropped for the
+whole batch, so a draw needs only the kept rows and columns of every weight matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bayesdrop.inputs import tensors_in
+from bayesdrop.operations import TABLE, canonical
+from bayesdrop.trace import Leaf
+
+__all__ = ["Map", "Perceptron", "Step", "elementwise"]
+
+
+@dataclass(frozen=True)
+class Map:
+    """A linear map, its input multiplied by `leaf` if there is one."""
+
+    leaf: Leaf | None
+    weight: Tensor
+    bias: Tensor | None
+
+
+Step = Map | Callable[[Tensor], Tensor]
+
+
+def elementwise(func: Callable[..., Any], rest: tuple[Any, ...], kwargs: dict[str, Any]) -> Step | None:
+    """A step that works on every element by itself: func(h, *rest, **kwargs); None if it is not known to."""
+    row = TABLE.get(canonical(func))
+    if row is None or not row.elementwise or tensors_in((rest, kwargs)):
+        return None
+    return torch.relu_ if row.name == "relu" else lambda h: func(h, *rest, **kwargs)
+
+
+class Perceptron:
+    """A perceptron behind a constant input (N, K)."""
+
+    def __init__(self, start: Tensor, steps: list[Step]) -> None:
+        self.start = start
+        self.steps = steps
+        self.maps = [step for step in steps if isinstance(step, Map)]
+        self.leaves = [step.leaf for step in self.maps if step.leaf is not None]
+        self._kept: KeptUnits | None = None
+        self._units: _StackedUnits | None = None
+
+    # stacked
+
+    def stacked(self, noise: dict[int, Tensor]) -> Tensor:
+        """Outputs of C draws, (C, N, D), from (C, 1, K) noise of every leaf."""
+        if self.units_are_rows:
+            return self._stacked_units(noise)
+        h = self.start
+        for step in self.steps:
+            if not isinstance(step, Map):
+                h = step(h)
+                continue
+            z = None if step.leaf is None else noise[step.leaf.index]
+            h = _stacked_map(h, step, z, own=h is not self.start)
+        return h
+
+    @cached_property
+    def units_are_rows(self) -> bool:
+        """Whether every noisy map has fewer outputs than the batch has rows: noise goes into the weights."""
+        rows = self.start.shape[0]
+        return self.maps[0].leaf is not None and all(m.weight.shape[0] < rows for m in self.maps)
+
+    def _stacked_units(self, noise: dict[int, Tensor]) -> Tensor:
+        """As `stacked`, with activations (C, units, N), and the same memory for every chunk."""
+        if self._units is None:
+            self._units = _StackedUnits(self)
+        return self._units.run(noise)
+
+    def bytes_per_draw(self) -> int:
+        """What the largest map of a draw touches when draws are stacked."""
+        rows = self.start.shape[0]
+        sizes = [
+            rows * outputs + (min(rows, outputs) * inputs if m.leaf is not None else 0)
+            for m in self.maps
+            for outputs, inputs in [m.weight.shape]
+        ]
+        return max(sizes) * self.start.element_size()
+
+    # kept units
+
+    def kept(self, noise: dict[int, Tensor], draw: int) -> Tensor:
+        """Output (N, D) of one of C draws, from the kept units only."""
+        if self._kept is None:
+            self._kept = KeptUnits(self.start, self.steps)
+        return self._kept.run(noise, draw)
+
+    def is_two_valued(self, noise: dict[int, Tensor]) -> bool:
+        """Whether every noise is 0 or one number a unit, as Bernoulli dropout's."""
+        for leaf in self.leaves:
+            z = noise[leaf.index]
+            kept = z.amax(0, keepdim=True)
+            if not bool(((z == 0) | (z == kept)).all()):
+                return False
+        return True
+
+
+def _stacked_map(h: Tensor, step: Map, z: Tensor | None, *, own: bool) -> Tensor:
+    """Outputs of all draws. `h` may be written to if it is our `own` and not the model's input."""
+    weight, bias = step.weight, step.bias
+    if z is None:
+        return F.linear(h, weight, bias)
+    draws, rows, outputs = z.shape[0], h.shape[-2], weight.shape[0]
+    if outputs >= rows:
+        same = own and h.dim() == 3
+        return F.linear(h.mul_(z) if same else h * z, weight, bias)
+    scaled = weight * z
+    if h.dim() == 2:
+        offset = None if bias is None else bias.repeat(draws)
+        wide = F.linear(h, scaled.reshape(draws * outputs, -1), offset)
+        return wide.reshape(rows, draws, outputs).transpose(0, 1)
+    if bias is None:
+        return torch.bmm(h, scaled.transpose(1, 2))
+    return torch.baddbmm(bias, h, scaled.transpose(1, 2))
+
+
+class _StackedUnits:
+    """Runs chunks of draws with noise folded into weights. Activations are (C, units, N): all in order.
+
+    Results go into memory that is taken once: fresh memory for every chunk costs as much as the products.
+    """
+
+    def __init__(self, net: Perceptron) -> None:
+        self.net = net
+        self.start = net.start.t().contiguous()
+        self.offsets = [None if m.bias is None else m.bias.unsqueeze(1) for m in net.maps]
+        self.memory: dict[tuple[int, str], Tensor] = {}
+
+    def run(self, noise: dict[int, Tensor]) -> Tensor:
+        h, at = self.start, 0
+        for step in self.net.steps:
+            if not isinstance(step, Map):
+                h = step(h)
+                continue
+            z = None if step.leaf is None else noise[step.leaf.index]
+            h = self._map(h, at, step, z)
+            at += 1
+        return h.transpose(1, 2)
+
+    def _map(self, h: Tensor, at: int, step: Map, z: Tensor | None) -> Tensor:
+        weight, offset = step.weight, self.offsets[at]
+        if z is None:
+            plain: Tensor = torch.matmul(weight, h)
+            return plain if offset is None else plain.add_(offset)
+        draws, (outputs, inputs), rows = z.shape[0], weight.shape, h.shape[-1]
+        scaled = torch.mul(weight, z, out=self._taken(at, "weight", (draws, outputs, inputs), weight))
+        last = at == len(self.net.maps) - 1
+        out = None if last else self._taken(at, "output", (draws, outputs, rows), weight)
+        if h.dim() == 2:
+            flat = scaled.view(draws * outputs, inputs)
+            target = None if out is None else out.view(draws * outputs, rows)
+            wide = torch.mm(flat, h, out=target)
+            h = wide.view(draws, outputs, rows)
+            return h if offset is None else h.add_(offset)
+        if offset is None:
+            return torch.bmm(scaled, h, out=out)
+        return torch.baddbmm(offset, scaled, h, out=out)
+
+    def _taken(self, at: int, name: str, shape: tuple[int, int, int], like: Tensor) -> Tensor:
+        memory = self.memory.get((at, name))
+        if memory is None or memory.shape[0] < shape[0]:
+            memory = self.memory[at, name] = like.new_empty(shape)
+        return memory[: shape[0]]
+
+
+class KeptUnits:
+    """Runs one draw after another on compact weights. Activations are (units, N), so that units are rows.
+
+    Args:
+        start: the constant input, (N, K).
+        steps: of the perceptron.
+    """
+
+    def __init__(self, start: Tensor, steps: list[Step]) -> None:
+        self.start = start.t().contiguous()
+        self.steps = steps
+        self.maps = [step for step in steps if isinstance(step, Map)]
+        self.scaled: dict[int, tuple[Tensor, Tensor]] = {}
+        self.scratch: dict[tuple[int, str], Tensor] = {}
+
+    def run(self, noise: dict[int, Tensor], draw: int) -> Tensor:
+        """Output (N, D) of one of C draws, from (C, 1, K) noise of every leaf."""
+        kept = [
+            None if step.leaf is None else noise[step.leaf.index][draw].flatten().nonzero().flatten()
+            for step in self.maps
+        ]
+        h = self.start if kept[0] is None else self.start.index_select(0, kept[0])
+        at = 0
+        for step in self.steps:
+            if not isinstance(step, Map):
+                h = step(h)
+                continue
+            following = kept[at + 1] if at + 1 < len(self.maps) else None
+            h = self._map(h, at, step, kept[at], following, noise)
+            at += 1
+        return h.t()
+
+    def _map(
+        self,
+        h: Tensor,
+        at: int,
+        step: Map,
+        inputs: Tensor | None,
+        outputs: Tensor | None,
+        noise: dict[int, Tensor],
+    ) -> Tensor:
+        weight = self._scaled_weight(at, step, noise)
+        if outputs is not None:
+            weight = torch.index_select(
+                weight, 0, outputs, out=self._buffer(at, "rows", len(outputs), weight.shape[1])
+            )
+        if inputs is not None:
+            weight = torch.index_select(
+                weight, 1, inputs, out=self._buffer(at, "both", weight.shape[0], len(inputs))
+            )
+        if step.bias is None:
+            return weight @ h
+        bias = step.bias if outputs is None else step.bias.index_select(0, outputs)
+        return torch.addmm(bias.unsqueeze(1), weight, h)
+
+    def _scaled_weight(self, at: int, step: Map, noise: dict[int, Tensor]) -> Tensor:
+        """Weights times the value of a kept unit's noise; a unit that is never kept has no use for it."""
+        if step.leaf is None:
+            return step.weight
+        chunk = noise[step.leaf.index]
+        known = self.scaled.get(at)
+        # A unit that one chunk never keeps may be kept in the next: a scale belongs to its chunk.
+        if known is None or known[0] is not chunk:
+            known = self.scaled[at] = (chunk, step.weight * chunk.amax(0))
+        return known[1]
+
+    def _buffer(self, at: int, name: str, rows: int, columns: int) -> Tensor:
+        weight = self.maps[at].weight
+        buffer = self.scratch.get((at, name))
+        if buffer is None:
+            buffer = self.scratch[at, name] = torch.empty(
+                weight.numel(), dtype=weight.dtype, device=weight.device
+            )
+        return buffer[: rows * columns].view(rows, columns)

@@ -1,0 +1,241 @@
+"""How the draws of one batch are run, chosen by shapes and rates; and running them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesdrop.execute.perceptron import Perceptron
+from bayesdrop.execute.rewrite import as_perceptron, channels_last, fold
+from bayesdrop.execute.sequential import Reading
+from bayesdrop.execute.split import split_concatenations
+from bayesdrop.noise import KeepNoise, NoiseSource
+from bayesdrop.operations import TABLE, canonical
+from bayesdrop.randomness import ProcessSwitch
+from bayesdrop.trace import Leaf, Op, Tape
+
+__all__ = ["CACHE_BYTES", "WAYS", "Plan", "Runner"]
+
+#: the plans that a user may ask for
+WAYS = ("stacked", "kept units", "loop", "whole model")
+#: what a chunk of draws may touch while it stays in the processor's cache
+CACHE_BYTES = 2 * 2**20
+# Costs in nanoseconds on one core: only their ratios matter, and only for the choice of a plan.
+_CALL = 6_000.0  # one torch function from Python
+_MAC = 1 / 30  # one multiply-add of a large product
+_ELEMENT = 0.35  # one element of an element-wise function
+_GATHERED = 0.8  # one element of a gathered column
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was done with one batch.
+
+    Attributes:
+        way: "stacked", "kept units", "loop", or "whole model".
+        chunk: draws run at a time.
+        prefix: whether what does not depend on noise was run once.
+        why: a few words.
+    """
+
+    way: str
+    chunk: int
+    prefix: bool
+    why: str
+
+    def __str__(self) -> str:
+        once = (
+            "the part before the first noise ran once" if self.prefix else "the whole model ran for each draw"
+        )
+        size = f", {self.chunk} draws at a time" if self.chunk > 1 else ""
+        return f"{self.way}{size}: {self.why}; {once}"
+
+
+class Runner:
+    """Runs any draws of a batch that was recorded or read.
+
+    Args:
+        work: the part of the pass that depends on noise.
+        source: where noise comes from.
+        suffix: added to every site's name (rows with noise of their own).
+        num_draws: how many draws will be asked for, in all.
+        max_memory: bytes that a chunk may take; None for what stays in cache.
+        way: a plan to use whatever it costs, for tests and benchmarks.
+        most: the most draws to run at a time.
+    """
+
+    def __init__(
+        self,
+        work: Tape | Reading,
+        source: NoiseSource,
+        *,
+        suffix: str = "",
+        num_draws: int,
+        max_memory: int | None = None,
+        way: str | None = None,
+        most: int | None = None,
+    ) -> None:
+        self.source = source
+        self.suffix = suffix
+        self.leaves = work.leaves
+        self.net: Perceptron | None = None
+        if way in (None, "stacked", "kept units"):
+            self.net = work.perceptron() if isinstance(work, Reading) else as_perceptron(work)
+        if self.net is not None:
+            self.per_draw = self.net.bytes_per_draw()
+        else:
+            tape = work.tape() if isinstance(work, Reading) else work
+            self.per_draw = _bytes(tape)
+            tape = fold(tape)
+            if any(op.func is torch.cat for op in tape.ops):
+                tape = split_concatenations(tape)
+            self.tape = channels_last(tape)
+        self.plan = self._chosen(num_draws, max_memory, way)
+        if most is not None and self.plan.chunk > most:
+            self.plan = replace(self.plan, chunk=most)
+
+    def outputs(self, first: int, count: int) -> Iterator[Tensor]:
+        """Outputs of the draws first, ..., first + count - 1 in order, as stacks (C, N, ...)."""
+        last = first + count
+        while first < last:
+            # Up to the next multiple, so that chunks agree with the blocks that noise is made in.
+            size = min(self.plan.chunk - first % self.plan.chunk, last - first)
+            try:
+                stacked = self._chunk(first, size)
+            except (RuntimeError, MemoryError) as error:
+                self._step_back(error)
+                continue
+            yield stacked
+            first += size
+
+    # choosing
+
+    def _chosen(self, num_draws: int, max_memory: int | None, way: str | None) -> Plan:
+        chunk = self._chunk_size(num_draws, max_memory)
+        if way is not None:
+            return Plan(way, 1 if way == "loop" else chunk, True, "as asked")
+        if num_draws == 1:
+            return Plan("loop" if self.net is None else "stacked", 1, True, "there is one draw")
+        if self.net is not None:
+            return self._perceptron_plan(self.net, num_draws, chunk)
+        work = _work(self.tape) / max(1, len(self.tape.ops))
+        if work < 4 * _CALL and num_draws > 2 and not self.tape.mutates:
+            return Plan("stacked", chunk, True, "each draw is small")
+        return Plan("loop", 1, True, "each draw is large")
+
+    def _chunk_size(self, num_draws: int, max_memory: int | None) -> int:
+        limit = CACHE_BYTES if max_memory is None else min(CACHE_BYTES, max_memory)
+        size = max(1, min(num_draws, 128, limit // max(1, self.per_draw)))
+        return 64 if 32 <= size < num_draws else size
+
+    def _perceptron_plan(self, net: Perceptron, num_draws: int, chunk: int) -> Plan:
+        rows = net.start.shape[0]
+        stacked = kept = 0.0
+        # Sites of one rate share their sampler.
+        shares = {id(leaf.sample): leaf for leaf in net.leaves}
+        share = {key: _keep_share(leaf, self.source) for key, leaf in shares.items()}
+        probable = [1.0 if m.leaf is None else share[id(m.leaf.sample)] for m in net.maps]
+        for place, m in enumerate(net.maps):
+            outputs, inputs = m.weight.shape
+            o = outputs * (probable[place + 1] if place + 1 < len(probable) else 1.0)
+            k = inputs * probable[place]
+            stacked += rows * inputs * outputs * _MAC + min(rows, outputs) * inputs * _ELEMENT
+            kept += rows * k * o * _MAC + o * inputs * 0.15 + o * k * _GATHERED + 5 * _CALL
+        stacked += len(net.steps) * _CALL * 1.5 / max(1, chunk)
+        if kept < stacked:
+            return Plan(
+                "kept units", max(1, min(num_draws, 64)), True, "a shared mask drops units for all rows"
+            )
+        return Plan("stacked", chunk, True, "draws in one batched product")
+
+    # running
+
+    def _chunk(self, first: int, size: int) -> Tensor:
+        noise = {leaf.index: self._noise(leaf, first, size) for leaf in self.leaves}
+        if self.net is not None and self.plan.way == "kept units":
+            if self.net.is_two_valued(noise):
+                return torch.stack([self.net.kept(noise, draw) for draw in range(size)])
+            self.plan = Plan("stacked", self._chunk_size(size, None), True, "its noise has no zeros")
+        if self.net is not None and self.plan.way == "stacked":
+            return self.net.stacked(noise)
+        ordered = [noise[leaf.index] for leaf in self.tape.leaves]
+        if self.plan.way == "stacked" and size > 1:
+            return _vmapped(self.tape.run)(*ordered)
+        if size == 1:
+            return self.tape.run(*(z[0] for z in ordered)).unsqueeze(0)
+        return torch.stack([self.tape.run(*(z[draw] for z in ordered)) for draw in range(size)])
+
+    def _noise(self, leaf: Leaf, first: int, count: int) -> Tensor:
+        made = self.source.rows(leaf.key + self.suffix, first, count, leaf.shape, leaf.sample)
+        return made.to(device=leaf.device, dtype=leaf.dtype)
+
+    def _step_back(self, error: Exception) -> None:
+        """After a failure, something plainer: smaller chunks, then one draw at a time."""
+        memory = isinstance(error, MemoryError) or "alloc" in str(error) or "out of memory" in str(error)
+        if memory and self.plan.chunk > 1:
+            self.plan = Plan(self.plan.way, self.plan.chunk // 2, True, "less memory than hoped")
+        elif self.plan.way == "stacked" and self.net is None:
+            self.plan = Plan("loop", 1, True, f"draws cannot be stacked ({str(error).splitlines()[0][:80]})")
+        else:
+            raise error
+
+
+def _without_fallback() -> Callable[[], Any]:
+    """A batching rule that does not exist would be run as a slow loop: rather fail."""
+    functorch: Any = torch._C._functorch
+    before = functorch._is_vmap_fallback_enabled()
+    functorch._set_vmap_fallback_enabled(False)
+    return partial(functorch._set_vmap_fallback_enabled, before)
+
+
+_no_fallback = ProcessSwitch(_without_fallback)
+
+
+def _vmapped(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def checked(*noise: Tensor) -> Tensor:
+        with _no_fallback:
+            stacked: Tensor = torch.vmap(run, randomness="error")(*noise)
+        return stacked
+
+    return checked
+
+
+def _keep_share(leaf: Leaf, source: NoiseSource) -> float:
+    """Share of units that are not dropped; from the first draw where it is not told."""
+    if type(leaf.sample) is KeepNoise and leaf.sample.p.dim() == 0:
+        return 1 - leaf.sample.p.item()
+    noise = source.rows(leaf.key, 0, 1, leaf.shape, leaf.sample)
+    return float((noise != 0).float().mean())
+
+
+def _bytes(tape: Tape) -> int:
+    sizes = [math.prod(shape) for op in tape.ops for shape in op.shapes]
+    return 4 * (max(sizes) * 2 if sizes else 1)
+
+
+def _work(tape: Tape) -> float:
+    """Nanoseconds of arithmetic in one draw, roughly."""
+    total = 0.0
+    for op in tape.ops:
+        out = sum(math.prod(shape) for shape in op.shapes)
+        total += out * (_ELEMENT + _multiply_adds(op) * _MAC)
+    return total
+
+
+def _multiply_adds(op: Op) -> int:
+    """Of one element of the result."""
+    weights = [a for a in op.args if isinstance(a, Tensor) and a.dim() >= 2]
+    if op.name == "_split_convolution":
+        return math.prod(weights[0].shape[1:])
+    if op.name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        return 512
+    product = TABLE[canonical(op.func)].product if canonical(op.func) in TABLE else None
+    if weights and (product == "layer" or op.name in ("_folded_linear", "_folded_convolution")):
+        return math.prod(weights[-1].shape[1:])
+    return 64 if product == "matrix" else 0

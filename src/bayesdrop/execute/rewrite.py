@@ -1,0 +1,249 @@
+"""A tape rewritten so that it costs less: noise folded into weights, images channels last, perceptrons found.
+
+Noise that multiplies the inputs of a linear map goes into its weights: (x * z) W = x (z W).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bayesdrop.execute.perceptron import Map, Perceptron, Step, elementwise
+from bayesdrop.operations import CONVOLUTIONS, canonical
+from bayesdrop.trace import Leaf, Op, Ref, Tape
+
+__all__ = ["Masked", "as_perceptron", "channels_last", "fold", "masked_maps"]
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A linear map or convolution of `x * noise`, the noise being one value for each input unit."""
+
+    x: Any  #: a Ref, or a constant
+    leaf: Leaf
+    weight: Tensor
+    bias: Tensor | None
+    #: stride, padding, dilation, groups of a convolution; None for a linear map
+    geometry: tuple[Any, ...] | None
+    shape: tuple[int, ...]  #: of the masked input
+    multiply: int  #: place of the multiplication on the tape
+    apply: int  #: place of the map on the tape
+
+    @property
+    def folding_is_cheaper(self) -> bool:
+        """Whether the weights have fewer elements than the input that would be multiplied instead."""
+        return self.weight.numel() < math.prod(self.shape)
+
+
+def masked_maps(tape: Tape) -> list[Masked]:
+    """Every place where unit noise multiplies the input of a map with constant weights, and nothing else."""
+    if tape.mutates:
+        # A product may be read before its input is changed in place; the folded map would read it after.
+        return []
+    leaves = {leaf.index: leaf for leaf in tape.leaves}
+    users: dict[int, list[int]] = {}
+    for step, op in enumerate(tape.ops):
+        for index in op.refs:
+            users.setdefault(index, []).append(step)
+    found = []
+    for step, op in enumerate(tape.ops):
+        product = _product_with_leaf(op, leaves)
+        if product is None or op.outputs[0] == tape.output:
+            continue
+        consumers = users.get(op.outputs[0], [])
+        if len(consumers) != 1:
+            continue
+        x, leaf = product
+        masked = _map_of(tape.ops[consumers[0]], op, x, leaf, (step, consumers[0]))
+        if masked is not None:
+            found.append(masked)
+    return found
+
+
+_MULTIPLY = frozenset({"mul", "multiply", "rmul"})
+
+
+def _product_with_leaf(op: Op, leaves: dict[int, Leaf]) -> tuple[Any, Leaf] | None:
+    if canonical(op.func) not in _MULTIPLY or len(op.args) != 2 or op.kwargs:
+        return None
+    for first, second in (op.args, op.args[::-1]):
+        if isinstance(second, Ref) and second.index in leaves:
+            is_noise = isinstance(first, Ref) and first.index in leaves
+            if isinstance(first, Ref | Tensor) and not is_noise:
+                return first, leaves[second.index]
+    return None
+
+
+def _map_of(op: Op, product: Op, x: Any, leaf: Leaf, place: tuple[int, int]) -> Masked | None:
+    """The map that `op` is, if its weights are constant and its noise is one value a unit."""
+    values = list(op.args)
+    names = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+    named = dict(zip(names, values, strict=False)) | op.kwargs
+    shape = product.shapes[0]
+    weight, bias = named.get("weight"), named.get("bias")
+    if len(op.refs) != 1 or not isinstance(weight, Tensor) or named.get("input") != Ref(product.outputs[0]):
+        return None
+    if op.name == "linear":
+        unit = len(shape) - 1
+        geometry = None
+    elif op.name in CONVOLUTIONS and len(shape) == CONVOLUTIONS[op.name] + 2:
+        unit = 1
+        geometry = (
+            named.get("stride", 1),
+            named.get("padding", 0),
+            named.get("dilation", 1),
+            named.get("groups", 1),
+        )
+    else:
+        return None
+    if leaf.shape != tuple(size if axis == unit else 1 for axis, size in enumerate(shape)):
+        return None
+    return Masked(x, leaf, weight, bias, geometry, shape, *place)
+
+
+def _folded_linear(x: Tensor, noise: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return F.linear(x, weight * noise.reshape(-1), bias)
+
+
+def _folded_convolution(
+    x: Tensor, noise: Tensor, weight: Tensor, bias: Tensor | None, geometry: tuple[Any, ...]
+) -> Tensor:
+    groups, width = geometry[3], weight.shape[1]
+    rows = noise.reshape(groups, 1, width).expand(groups, weight.shape[0] // groups, width)
+    spatial = weight.dim() - 2
+    scaled = weight * rows.reshape(weight.shape[0], width, *[1] * spatial)
+    convolve = (F.conv1d, F.conv2d, F.conv3d)[spatial - 1]
+    out: Tensor = convolve(x, scaled, bias, *geometry)
+    return out
+
+
+def _folded(m: Masked, op: Op) -> Op:
+    args = (m.x, Ref(m.leaf.index), m.weight, m.bias)
+    if m.geometry is None:
+        return Op(_folded_linear, args, {}, op.outputs, op.shapes)
+    return Op(_folded_convolution, (*args, m.geometry), {}, op.outputs, op.shapes)
+
+
+def fold(tape: Tape) -> Tape:
+    """The same tape with noise folded into weights wherever these are smaller than the input."""
+    masked = [m for m in masked_maps(tape) if m.folding_is_cheaper]
+    if not masked:
+        return tape
+    gone = {m.multiply for m in masked}
+    at = {m.apply: m for m in masked}
+    ops = []
+    for step, op in enumerate(tape.ops):
+        if step in gone:
+            continue
+        ops.append(_folded(at[step], op) if step in at else op)
+    return Tape(ops, tape.leaves, tape.output, tape.size, tape.mutates)
+
+
+def as_perceptron(tape: Tape) -> Perceptron | None:
+    """The tape as a perceptron, or None if it is something else."""
+    if tape.mutates or not tape.ops:
+        return None
+    masked = {m.apply: m for m in masked_maps(tape) if m.geometry is None and len(m.shape) == 2}
+    products = {m.multiply for m in masked.values()}
+    leaves = {leaf.index for leaf in tape.leaves}
+    steps: list[Step] = []
+    start: Tensor | None = None
+    latest: int | None = None
+    for place, op in enumerate(tape.ops):
+        if place in products:
+            continue
+        found = masked.get(place)
+        if found is not None:
+            x = found.x
+            steps.append(Map(found.leaf, found.weight, found.bias))
+        elif any(index in leaves for index in op.refs) or len(op.refs) != 1:
+            return None
+        else:
+            x = Ref(op.refs[0])
+            step = _plain_step(op)
+            if step is None:
+                return None
+            steps.append(step)
+        if isinstance(x, Tensor):
+            if latest is not None:
+                return None
+            start = x
+        elif latest is None or x.index != latest:
+            return None
+        latest = op.outputs[0]
+    if latest != tape.output or start is None or start.dim() != 2:
+        return None
+    return Perceptron(start, steps)
+
+
+def _plain_step(op: Op) -> Step | None:
+    if len(op.shapes) != 1 or len(op.shapes[0]) != 2:
+        return None
+    if op.name == "linear" and isinstance(op.args[0], Ref):
+        weight = op.args[1]
+        bias = op.args[2] if len(op.args) > 2 else op.kwargs.get("bias")
+        return Map(None, weight, bias)
+    if not op.args or not isinstance(op.args[0], Ref):
+        return None
+    return elementwise(op.func, op.args[1:], {k: v for k, v in op.kwargs.items() if k != "inplace"})
+
+
+def channels_last(tape: Tape) -> Tape:
+    """The same tape with images stored channels last, if its convolutions gain by it on the whole."""
+    if sum(map(_gain, tape.ops)) <= 0:
+        return tape
+    if tape.mutates or any(op.name in _READS_STRIDES for op in tape.ops):
+        return tape
+
+    def turned(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.dim() == 4:
+            return value.contiguous(memory_format=torch.channels_last)
+        if type(value) in (list, tuple):  # what is concatenated
+            return type(value)(turned(part) for part in value)
+        return value
+
+    ops = [
+        Op(
+            Tensor.reshape if op.name == "view" else op.func,
+            tuple(turned(value) for value in op.args),
+            {name: turned(value) for name, value in op.kwargs.items()},
+            op.outputs,
+            op.shapes,
+        )
+        for op in tape.ops
+    ]
+    return Tape(ops, tape.leaves, tape.output, tape.size, tape.mutates)
+
+
+_READS_STRIDES = frozenset({"as_strided", "stride", "storage_offset", "data_ptr"})
+
+
+# On one core with AVX-512, in multiply-adds: the share that a convolution saves where it has a window, and
+# that it loses where it has none and its channels do not fill the registers; and what a maximum saves.
+_SAVED, _LOST, _POOLED = 0.1, 0.7, 600
+
+
+def _gain(op: Op) -> float:
+    """What an operation gains from images that are stored channels last, in multiply-adds; or loses."""
+    if op.name == "max_pool2d":
+        return _POOLED * math.prod(op.shapes[0])
+    if op.name not in ("conv2d", "_folded_convolution", "_split_convolution"):
+        return 0.0
+    weight = _image_weight(op)
+    if weight is None or weight.device.type != "cpu":
+        return -math.inf
+    work = math.prod(op.shapes[0]) * weight[0].numel()
+    if weight[0, 0].numel() > 1:
+        return _SAVED * work
+    return 0.0 if weight.shape[0] % 16 == 0 and weight.shape[1] % 16 == 0 else -_LOST * work
+
+
+def _image_weight(op: Op) -> Tensor | None:
+    """The constant that follows the image and its noise."""
+    tensors = [value for value in op.args[1:] if isinstance(value, Tensor) and value.dim() == 4]
+    return tensors[0] if tensors else None

@@ -1,0 +1,287 @@
+"""A plain network, read off its modules: nothing needs to be watched where all code is known.
+
+A `nn.Sequential` of torch's own layers does what its settings say. It is read anew for every batch, weights
+and rates as they are at this moment, so that nothing is kept that could go stale. Whatever is not known for
+certain (a class of somebody else, a hook, a mode) is recorded instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+from bayesdrop.execute.perceptron import Map, Perceptron, Step, elementwise
+from bayesdrop.inputs import Inputs
+from bayesdrop.noise import KeepNoise
+from bayesdrop.trace import Leaf, Op, Ref, Selection, Site, Tape
+
+__all__ = ["Reading", "read"]
+
+_Shape = tuple[int, ...]
+#: a function that keeps shapes, and what it is called with after the value
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A plain network, as it is at this moment.
+
+    Attributes:
+        sites: all of them, on or off.
+        start: the value that the first noise meets.
+        layers: what follows; of a dropout that is on, its noise.
+    """
+
+    sites: dict[str, Site]
+    start: Tensor
+    layers: list[nn.Module | Leaf]
+
+    @property
+    def leaves(self) -> list[Leaf]:
+        """The noise of the network, in order."""
+        return [layer for layer in self.layers if isinstance(layer, Leaf)]
+
+    def perceptron(self) -> Perceptron | None:
+        """The network as a perceptron; None if it is something else."""
+        steps: list[Step] = []
+        noise: Leaf | None = None
+        for layer in self.layers:
+            if isinstance(layer, nn.Linear):
+                steps.append(Map(noise, layer.weight, layer.bias))
+                noise = None
+                continue
+            if isinstance(layer, nn.Identity):
+                continue
+            step = None
+            if isinstance(layer, Leaf):
+                if noise is None and len(layer.shape) == 2 and layer.shape[0] == 1:
+                    noise = layer
+                    continue
+            elif noise is None and type(layer) in _ACTIVATIONS:
+                step = elementwise(*_ACTIVATIONS[type(layer)](layer))
+            if step is None:
+                return None
+            steps.append(step)
+        return None if noise is not None else Perceptron(self.start, steps)
+
+    def tape(self) -> Tape:
+        """The network as a tape."""
+        leaves = self.leaves
+        ops: list[Op] = []
+        value: Any = self.start
+        shape: _Shape = tuple(self.start.shape)
+        for layer in self.layers:
+            call = _call_of(layer)
+            if call is None:
+                continue
+            index = len(leaves) + len(ops)
+            shape = _shape_after(layer, shape)
+            ops.append(Op(call[0], (value, *call[1]), call[2], (index,), (shape,)))
+            value = Ref(index)
+        return Tape(ops, leaves, value.index, len(leaves) + len(ops), mutates=False)
+
+
+def _call_of(layer: nn.Module | Leaf) -> Call | None:
+    if isinstance(layer, Leaf):
+        return torch.mul, (Ref(layer.index),), {}
+    if isinstance(layer, nn.Linear):
+        return F.linear, (layer.weight, layer.bias), {}
+    if isinstance(layer, nn.Flatten):
+        return torch.flatten, (layer.start_dim, layer.end_dim), {}
+    return None if isinstance(layer, nn.Identity) else _ACTIVATIONS[type(layer)](layer)
+
+
+def _shape_after(layer: nn.Module | Leaf, shape: _Shape) -> _Shape:
+    if isinstance(layer, nn.Linear):
+        return (*shape[:-1], layer.weight.shape[0])
+    if isinstance(layer, nn.Flatten):
+        last = layer.end_dim % len(shape)
+        return (*shape[: layer.start_dim], math.prod(shape[layer.start_dim : last + 1]), *shape[last + 1 :])
+    return shape
+
+
+def read(model: nn.Module, batch: Inputs, *, per_row: bool, selection: Selection) -> Reading | None:
+    """A plain network with one batch; None for a network that must be recorded.
+
+    Args:
+        model: any module.
+        batch: what it is called with.
+        per_row: noise of every row's own.
+        selection: which sites are on.
+    """
+    if isinstance(batch, tuple | list) and len(batch) == 1:
+        batch = batch[0]
+    if not isinstance(batch, Tensor) or type(batch) is not Tensor or batch.dim() == 0:
+        return None
+    found: list[tuple[str, nn.Module]] = []
+    if not _gather(model, "", found) or not _is_undisturbed(batch.device.type):
+        return None
+    reasons = _reasons(found, selection)
+    start = next((place for place, why in enumerate(reasons) if why is not None and why[2] == "on"), None)
+    if start is None or any(type(module) in _BEFORE for _, module in found[start:]):
+        return None
+    try:
+        x = _before([module for _, module in found[:start]], batch)
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return None  # recorded, the model says itself what is wrong
+    if type(x) is not Tensor or x.layout != torch.strided or not x.is_floating_point():
+        return None
+    if x.shape[:1] != batch.shape[:1]:
+        return None
+    return _after(found, reasons, start, x, per_row)
+
+
+def _reasons(found: list[tuple[str, nn.Module]], selection: Selection) -> list[tuple[str, int, str] | None]:
+    """Of every dropout its path, which of its calls it is, and why it is on or off; None of other layers."""
+    reasons: list[tuple[str, int, str] | None] = []
+    calls: dict[nn.Module, tuple[str, int]] = {}
+    for place, module in found:
+        if type(module) is not nn.Dropout:
+            reasons.append(None)
+            continue
+        # A module that is used twice is at its first place, and its calls are counted.
+        path, call = calls.get(module, (place, 0))
+        calls[module] = (path, call + 1)
+        reason = "p = 0" if module.p == 0 else "on" if selection.allows(path, module) else "excluded"
+        reasons.append((path, call, reason))
+    return reasons
+
+
+def _before(layers: list[nn.Module], x: Tensor) -> Tensor:
+    """The value that the first noise meets. The input is left alone, whatever works in place."""
+    for module in layers:
+        call = _ACTIVATIONS.get(type(module))
+        if call is not None:
+            func, rest, kwargs = call(module)
+            x = func(x, *rest, **kwargs)
+        elif type(module) is not nn.Dropout:
+            x = module.forward(x)
+    return x
+
+
+def _after(
+    found: list[tuple[str, nn.Module]],
+    reasons: list[tuple[str, int, str] | None],
+    start: int,
+    x: Tensor,
+    per_row: bool,
+) -> Reading | None:
+    """The sites, and the layers from the first noise on; None if these do not fit what they are given."""
+    shape: _Shape = tuple(x.shape)
+    dtype, device = x.dtype, x.device
+    noises: dict[tuple[float, int | None], KeepNoise] = {}
+    sites: dict[str, Site] = {}
+    layers: list[nn.Module | Leaf] = []
+    number = 0
+    for place, ((_, module), why) in enumerate(zip(found, reasons, strict=True)):
+        if why is not None:
+            path, call, reason = why
+            p = float(cast("nn.Dropout", module).p)
+            on = reason == "on"
+            own = None if not on else shape if per_row else (1, *shape[1:])
+            key = f"{path}:{call}"
+            sites[key] = Site(path, call, "Dropout", p, own, on, reason)
+            if own is not None:
+                # As a draw has it: three axes are rows, positions and units.
+                first = 0 if len(own) == 3 and not per_row else None
+                if (p, first) not in noises:
+                    noises[p, first] = KeepNoise(torch.tensor(p), first)
+                layers.append(Leaf(number, key, own, noises[p, first], dtype, device))
+                number += 1
+        elif place > start:
+            if isinstance(module, nn.Linear) and not _fits(module, shape, dtype, device):
+                return None
+            if isinstance(module, nn.Flatten):
+                if module.end_dim >= len(shape) or module.start_dim > module.end_dim % len(shape):
+                    return None
+                if _shape_after(module, shape) == shape:
+                    continue
+            layers.append(module)
+            shape = _shape_after(module, shape)
+    return Reading(sites, x, layers)
+
+
+def _fits(module: nn.Linear, shape: _Shape, dtype: torch.dtype, device: torch.device) -> bool:
+    weight: Tensor = module.weight
+    bias: Tensor | None = module.bias
+    if len(shape) < 2 or weight.shape[1:] != shape[-1:]:
+        return False
+    return all(
+        type(tensor) in (nn.Parameter, Tensor)
+        and tensor.dtype == dtype
+        and tensor.device == device
+        and tensor.layout == torch.strided
+        for tensor in ((weight,) if bias is None else (weight, bias))
+    )
+
+
+# modules whose code is known
+
+_ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Call]] = {
+    nn.ReLU: lambda m: (F.relu, (), {}),
+    nn.Tanh: lambda m: (torch.tanh, (), {}),
+    nn.Sigmoid: lambda m: (torch.sigmoid, (), {}),
+    nn.GELU: lambda m: (F.gelu, (), {"approximate": m.approximate}),
+    nn.ELU: lambda m: (F.elu, (m.alpha,), {}),
+    nn.LeakyReLU: lambda m: (F.leaky_relu, (m.negative_slope,), {}),
+    nn.SiLU: lambda m: (F.silu, (), {}),
+    nn.SELU: lambda m: (F.selu, (), {}),
+    nn.Softplus: lambda m: (F.softplus, (m.beta, m.threshold), {}),
+}
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
+#: layers that are run once, before the first noise; all of them leave the rows on axis 0
+_BEFORE: tuple[type[nn.Module], ...] = (
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, *_NORMS, nn.LayerNorm, nn.GroupNorm, *_POOLS, nn.AvgPool1d, nn.AvgPool2d,
+    nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.Embedding,
+)  # fmt: skip
+_ANYWHERE: tuple[type[nn.Module], ...] = (nn.Linear, nn.Dropout, nn.Identity, nn.Flatten, *_ACTIVATIONS)
+# Somebody may have put another function in the place of torch's own.
+_KNOWN: tuple[type[nn.Module], ...] = (nn.Sequential, *_ANYWHERE, *_BEFORE)
+_FORWARDS: dict[type[nn.Module], Any] = {kind: kind.forward for kind in _KNOWN}
+_DROPOUT = F.dropout
+# Settings with which a layer is what it is taken for.
+_USUAL: dict[type[nn.Module], Callable[[Any], bool]] = {
+    nn.Dropout: lambda m: type(m.p) in (float, int) and 0 <= m.p < 1,
+    nn.Flatten: lambda m: m.start_dim >= 1,
+    nn.Embedding: lambda m: m.max_norm is None,
+    **dict.fromkeys(_NORMS, lambda m: not m.training),
+    **dict.fromkeys(_POOLS, lambda m: not m.return_indices),
+}
+
+
+def _gather(module: nn.Module, path: str, found: list[tuple[str, nn.Module]]) -> bool:
+    """Whether all modules are known; their paths and themselves, in the order in which they are run."""
+    kind = type(module)
+    forward = _FORWARDS.get(kind)
+    if forward is None or kind.forward is not forward or "forward" in module.__dict__:
+        return False
+    if module._forward_hooks or module._forward_pre_hooks:
+        return False
+    if kind is nn.Sequential:
+        prefix = f"{path}." if path else ""
+        inner = module._modules.items()
+        return all(child is not None and _gather(child, prefix + name, found) for name, child in inner)
+    found.append((path, module))
+    usual = _USUAL.get(kind)
+    return usual is None or usual(module)
+
+
+def _is_undisturbed(device: str) -> bool:
+    """Whether functions of torch do what they do by themselves: no modes, no transforms, no hooks."""
+    return (
+        torch._C._len_torch_function_stack() == 0
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and torch._C._get_tracing_state() is None
+        and not torch.is_autocast_enabled(device)
+        and not torch_module._has_any_global_hook()  # type: ignore[no-untyped-call]
+        and F.dropout is _DROPOUT
+    )

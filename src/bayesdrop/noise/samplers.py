@@ -1,0 +1,155 @@
+"""Noise: how it is sampled, and its mean and variance."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesdrop.noise.bits import from_bits, random_bits, runs_plainly
+
+__all__ = [
+    "GaussianMultiplier",
+    "KeepNoise",
+    "Noise",
+    "NormalNoise",
+    "gaussian_multiplier",
+    "keep_mask",
+    "standard_normal",
+]
+
+
+def keep_mask(p: Tensor, shape: Sequence[int], generator: np.random.Generator | None = None) -> Tensor:
+    """z / (1 - p) with z = 0 with probability p, else 1.
+
+    Args:
+        p: chance of dropping; must broadcast against `shape`.
+        shape: of the mask.
+        generator: where the randomness comes from (the mask is then on the CPU); the global generator
+            of p's device if None.
+
+    p is resolved to 2^-32: 32 random bits are compared with round(p 2^32). Away from the CPU it is resolved
+    to 2^-24, the spacing of the single-precision uniforms that are compared with p.
+    """
+    return from_bits(random_bits(shape, p.device, generator), p)
+
+
+def standard_normal(
+    shape: Sequence[int], generator: np.random.Generator | None, device: torch.device
+) -> Tensor:
+    """N(0, 1) in single precision: on the CPU from `generator`, on `device` from the global one if None."""
+    if generator is None:
+        return torch.randn(tuple(shape), device=device, dtype=torch.float32)
+    return torch.from_numpy(generator.standard_normal(tuple(shape), dtype=np.float32))
+
+
+def gaussian_multiplier(
+    p: Tensor, shape: Sequence[int], generator: np.random.Generator | None = None
+) -> Tensor:
+    """N(1, p / (1 - p)) noise: the first two moments of `keep_mask`.
+
+    Reference: Gal & Ghahramani (2015), section 4.1; Srivastava et al. (2014).
+    """
+    if generator is not None:
+        p = p.cpu()
+    elif p.dim() == 0 and not p.requires_grad and runs_plainly(p.device):
+        # One pass over memory instead of three.
+        return torch.empty(tuple(shape), dtype=torch.float32).normal_(1.0, (p / (1 - p)).sqrt().item())
+    return 1 + (p / (1 - p)).sqrt() * standard_normal(shape, generator, p.device)
+
+
+class Noise(ABC):
+    """A sampler that knows its moments: elements of a noise are independent of each other."""
+
+    @abstractmethod
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """Noise of a shape: on the CPU from `generator`, else from the global one."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """E[z]; broadcasts against the shape of the noise."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> Tensor:
+        """Var[z]; broadcasts against the shape of the noise."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeepNoise(Noise):
+    """`keep_mask` at the rate p: mean one, variance p / (1 - p); always zero at p = 1.
+
+    Attributes:
+        p: chance of dropping.
+        start: the first position of a sequence that the noise is for, where every position has noise of its
+            own, whatever the length of the sequence; None where there are no positions.
+        tiled: whether it is noise of pairs of positions, as weights of attention are.
+    """
+
+    is_mask: ClassVar[bool] = True
+
+    p: Tensor
+    start: int | None = None
+    tiled: bool = False
+
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """See `keep_mask`."""
+        return keep_mask(self.p, shape, generator)
+
+    @property
+    def mean(self) -> Tensor:
+        """1, or 0 where nothing is kept."""
+        return (self.p < 1).to(self.p.dtype)
+
+    @property
+    def variance(self) -> Tensor:
+        """p / (1 - p)."""
+        return torch.where(self.p < 1, self.p / (1 - self.p), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianMultiplier(Noise):
+    """`gaussian_multiplier` at the rate p: N(1, p / (1 - p))."""
+
+    p: Tensor
+
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """See `gaussian_multiplier`."""
+        return gaussian_multiplier(self.p, shape, generator)
+
+    @property
+    def mean(self) -> Tensor:
+        """1."""
+        return torch.ones_like(self.p)
+
+    @property
+    def variance(self) -> Tensor:
+        """p / (1 - p)."""
+        return self.p / (1 - self.p)
+
+
+@dataclass(frozen=True)
+class NormalNoise(Noise):
+    """N(0, 1), on `device` where the global generator makes it."""
+
+    device: torch.device
+
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """See `standard_normal`."""
+        return standard_normal(shape, generator, self.device)
+
+    @property
+    def mean(self) -> Tensor:
+        """0."""
+        return torch.zeros((), device=self.device)
+
+    @property
+    def variance(self) -> Tensor:
+        """1."""
+        return torch.ones((), device=self.device)

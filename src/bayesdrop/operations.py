@@ -1,0 +1,226 @@
+"""What the functions of torch do, one row each. Everything that looks at a model's calls reads this table.
+
+A function that is not here is taken for one of which nothing is known: it may be run, and run again, but
+nothing is made of it. `tests/test_operations.py` runs every function and compares it with its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+__all__ = [
+    "CONVOLUTIONS",
+    "OPERATORS",
+    "TABLE",
+    "Operation",
+    "canonical",
+    "name_of",
+    "names",
+    "writes_in_place",
+    "written_by",
+]
+
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A function of torch, by its name; `add`, `add_`, `__add__` and `__iadd__` are one.
+
+    Attributes:
+        name: as `func.__name__` has it.
+        elementwise: whether each element of the result depends on that element of its one tensor alone, the
+            other arguments being numbers.
+        smooth: of an element-wise function, whether it has no jumps, and kinks of its slope at most.
+        inplace: the place of its argument `inplace`.
+        twin: whether `x.name_(...)` writes what `name(x, ...)` gives.
+        moves: of a function whose result has the elements of its arguments, at other places: "view" where it
+            may share their memory, "copy" where it does not, "repeat" where elements may come twice.
+        like: whether it uses nothing of its tensor but shape and kind.
+        product: of a function that sums products: "layer" of (input, weight, bias), "matrix" of two factors.
+        arithmetic: whether it is a sum, product or quotient of two tensors, element by element.
+        random: of a function that draws numbers: "generator" if it can be told from which generator,
+            "dropout" if it cannot but computes as we can, "inside" if it does so where nobody sees it.
+        body: whether it is written in Python, and what draws numbers in it can be seen.
+        writes: of a function that writes to its arguments if told: place and name of what tells it.
+        reads: "value" if it makes a Python value of elements, "shape" if of anything else.
+        escapes: whether it hands the memory of a tensor to somebody else.
+    """
+
+    name: str
+    elementwise: bool = False
+    smooth: bool = False
+    inplace: int | None = None
+    twin: bool = False
+    moves: Literal["view", "copy", "repeat"] | None = None
+    like: bool = False
+    product: Literal["layer", "matrix"] | None = None
+    arithmetic: bool = False
+    random: Literal["generator", "dropout", "inside"] | None = None
+    body: bool = False
+    writes: tuple[int, str] | None = None
+    reads: Literal["value", "shape"] | None = None
+    escapes: bool = False
+
+
+def _activation(
+    name: str, inplace: int | None = None, *, smooth: bool = True, twin: bool = False
+) -> Operation:
+    return Operation(name, elementwise=True, smooth=smooth, inplace=inplace, twin=twin)
+
+
+def _rows(text: str, **facts: Any) -> list[Operation]:
+    return [Operation(name, **facts) for name in text.split()]
+
+
+_ROWS = [
+    # functions of every element
+    _activation("relu", 1, twin=True),
+    _activation("relu6", 1),
+    _activation("selu", 1),
+    _activation("silu", 1),
+    _activation("mish", 1),
+    _activation("hardswish", 1),
+    _activation("hardsigmoid", 1),
+    _activation("elu", 2),
+    _activation("celu", 2),
+    _activation("leaky_relu", 2),
+    _activation("hardtanh", 3),
+    _activation("threshold", 3, smooth=False),
+    _activation("tanh", twin=True),
+    _activation("sigmoid", twin=True),
+    _activation("gelu"),
+    _activation("softplus"),
+    _activation("softsign"),
+    _activation("logsigmoid"),
+    _activation("log_sigmoid"),
+    _activation("tanhshrink"),
+    _activation("hardshrink", smooth=False),
+    _activation("softshrink"),
+    _activation("sin"),
+    _activation("cos"),
+    _activation("atan"),
+    _activation("erf"),
+    _activation("exp", twin=True),
+    _activation("square", twin=True),
+    _activation("abs", twin=True),
+    _activation("neg", twin=True),
+    _activation("negative"),
+    _activation("sqrt", smooth=False, twin=True),
+    _activation("reciprocal", smooth=False),
+    _activation("clamp", twin=True),
+    _activation("clip"),
+    _activation("clamp_min"),
+    _activation("clamp_max"),
+    _activation("pow", smooth=False),
+    # sums and products of two tensors
+    *_rows("add sub mul div", arithmetic=True, twin=True),
+    *_rows("radd subtract rsub multiply rmul divide true_divide truediv rdiv rtruediv", arithmetic=True),
+    # sums of products
+    *_rows("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d", product="layer"),
+    *_rows("matmul mm bmm mv addmm baddbmm einsum", product="matrix"),
+    # the same elements elsewhere
+    *_rows("view view_as reshape reshape_as flatten unflatten ravel permute transpose t T mT swapaxes "
+           "swapdims movedim moveaxis unsqueeze squeeze contiguous expand expand_as broadcast_to getitem "
+           "select narrow chunk split tensor_split unbind diagonal to float double half bfloat16 "
+           "detach data alias", moves="view"),
+    Operation("type", moves="view", reads="shape"),
+    *_rows("clone repeat repeat_interleave tile roll flip rot90 pixel_shuffle pixel_unshuffle "
+           "channel_shuffle tril triu", moves="copy"),
+    *_rows("index_select gather take_along_dim unfold", moves="repeat"),
+    # shape and kind alone
+    *_rows("ones_like zeros_like full_like new_zeros new_ones new_full", like=True),
+    # numbers at random
+    *_rows("rand randn randint randperm rand_like randn_like randint_like bernoulli bernoulli_ normal "
+           "normal_ uniform_ random_ exponential_ cauchy_ geometric_ log_normal_ multinomial poisson "
+           "binomial _standard_gamma _sample_dirichlet", random="generator"),
+    Operation("rrelu", inplace=4, random="generator", body=True),
+    Operation("rrelu_", random="generator"),
+    *_rows("dropout alpha_dropout feature_alpha_dropout", random="dropout", body=True),
+    *_rows("feature_dropout dropout_ feature_dropout_ alpha_dropout_ feature_alpha_dropout_",
+           random="dropout"),
+    *_rows("dropout1d dropout2d dropout3d gumbel_softmax multi_head_attention_forward "
+           "fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices",
+           random="inside", body=True),
+    *_rows("fractional_max_pool2d fractional_max_pool3d scaled_dot_product_attention native_dropout lstm gru "
+           "rnn_tanh rnn_relu", random="inside"),
+    # writing if told to: running statistics, and rows that are longer than max_norm
+    Operation("batch_norm", writes=(5, "training")),
+    Operation("instance_norm", writes=(5, "use_input_stats")),
+    Operation("embedding", writes=(3, "max_norm")),
+    Operation("embedding_bag", writes=(3, "max_norm")),
+    # Python values
+    *_rows("item tolist __bool__ __int__ __float__ __index__ __complex__ equal allclose is_nonzero nonzero "
+           "argwhere masked_select unique unique_consecutive masked_scatter masked_scatter_ __contains__ "
+           "__iter__ register_hook __deepcopy__ __reduce_ex__ __format__ apply_ map_ map2_", reads="value"),
+    *_rows("numpy __array__ untyped_storage storage data_ptr", reads="value", escapes=True),
+    Operation("__dlpack__", escapes=True),
+    *_rows("size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex is_signed "
+           "element_size get_device storage_offset __len__ __hash__ _is_view is_same_size __repr__ has_names "
+           "is_inference is_conj is_neg", reads="shape"),
+]  # fmt: skip
+#: every function of which something is known
+TABLE: Mapping[str, Operation] = {row.name: row for row in _ROWS}
+_UNKNOWN = Operation("")
+#: position axes of the convolutions that are not transposed
+CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
+
+
+def names(**facts: Any) -> frozenset[str]:
+    """The functions whose rows say all of this: `names(moves="view")`; True stands for any value."""
+    return frozenset(
+        row.name
+        for row in TABLE.values()
+        if all(
+            (getattr(row, fact) not in (None, False)) if want is True else getattr(row, fact) == want
+            for fact, want in facts.items()
+        )
+    )
+
+
+def name_of(func: Any) -> str:
+    """Name of a function of torch."""
+    name: str = getattr(func, "__name__", "")
+    # torch.ops.aten.dropout.default is called "dropout.default"
+    return name.partition(".")[0] if isinstance(func, OPERATORS) else name
+
+
+_AUGMENTED = frozenset(
+    f"__i{name}__"
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "div")
+)
+
+
+def canonical(func: Any) -> str:
+    """What a function does, however it is spelt: add, add_, __add__ and __iadd__ are "add"."""
+    name: str = getattr(func, "__name__", str(func))
+    if name == "__get__":  # of x.T and the like
+        return str(getattr(getattr(func, "__self__", None), "__name__", name))
+    if name in _AUGMENTED:
+        return name[3:-2]
+    return name[2:-2] if name.startswith("__") and name.endswith("__") else name.removesuffix("_")
+
+
+def writes_in_place(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call of a function of this name changes its first argument."""
+    if name.endswith("_"):
+        return not name.endswith("__") or name == "__setitem__" or name in _AUGMENTED
+    at = TABLE.get(name, _UNKNOWN).inplace
+    return at is not None and bool(kwargs.get("inplace", args[at] if len(args) > at else False))
+
+
+def written_by(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The arguments that a call of a function of this name may change."""
+    written = [kwargs["out"]] if "out" in kwargs else []
+    row = TABLE.get(name, _UNKNOWN)
+    if writes_in_place(name, args, kwargs) or row.escapes:
+        written += args[:1]
+    elif row.writes is not None:
+        at, key = row.writes
+        if args[at] if len(args) > at else kwargs.get(key):
+            written += [args, kwargs]
+    return written

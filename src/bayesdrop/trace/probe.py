@@ -1,0 +1,483 @@
+"""What must be known of a model before its noise can be held, found in a few passes without noise.
+
+Where its dropout sites keep the rows of a batch, so that noise can be shared by all rows; and which of its
+modules pass a dropout rate on only in training mode, as `dropout_p=self.p if self.training else 0.0`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections import Counter
+from dataclasses import replace
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesdrop.inputs import batch_rows, mapped, tensors_in
+from bayesdrop.noise import Sampler
+from bayesdrop.randomness import random_state_kept
+from bayesdrop.trace.draw import Draw
+from bayesdrop.trace.held import Findings, HeldNoise, Layout, RowAxis, row_axis
+from bayesdrop.trace.isolate import Subject, copied_arguments
+from bayesdrop.trace.sites import Site, StochasticModule, is_chain
+
+__all__ = ["in_groups", "probe", "script_sites", "settled"]
+
+Arguments = tuple[Any, Any]
+
+
+def probe(subject: Subject, inputs: Arguments, *, thorough: bool = True) -> Findings:
+    """Run a few passes of one or two rows. Nothing is left changed, the random state neither.
+
+    What is found is true of the model as it is now: a forward can read anything, so that it is found anew in
+    every call.
+
+    Args:
+        subject: a model.
+        inputs: what it is called with, positional and keyword arguments.
+        thorough: find out how rows lie at every site, in passes of their own. Otherwise a draw compares its
+            shapes with those of one row, and says of which sites it was not sure: see `settled`.
+    """
+    model = subject.model
+    if is_chain(model):
+        return Findings(is_chain=True)
+    scripts = script_sites(model)
+    rows = batch_rows(inputs)
+    with torch.no_grad(), random_state_kept():
+        sample = inputs if rows is None else _rows(inputs, rows, [0])
+        try:
+            quiet = _noted(subject, sample, frozenset())
+        except Exception:
+            if rows in (None, 1):
+                raise
+            # It may not take one row alone; what it says to the whole batch is for the user to read.
+            sample, rows = inputs, None
+            quiet = _noted(subject, sample, frozenset())
+        trained, quiet, off = _training(subject, sample, quiet)
+    shapes = {} if rows is None else quiet.shapes
+    found = Findings(trained, {}, (*off, *scripts), shapes, quiet.sets_flags)
+    return settled(subject, inputs, found) if thorough else found
+
+
+def settled(subject: Subject, inputs: Arguments, known: Findings) -> Findings:
+    """What is known of a model, and how rows lie at every site."""
+    rows = batch_rows(inputs)
+    # One row alone has noise of its own wherever it is.
+    if rows in (None, 1) or not known.one_row:
+        return replace(known, one_row={})
+    with torch.no_grad(), random_state_kept():
+        where = _row_axes(subject, inputs, rows, known)
+    return replace(known, rows=where, one_row={})
+
+
+def in_groups(subject: Subject, inputs: Arguments, known: Findings) -> Findings:
+    """What is known of a model, and to which of its stochastic layers rows come row after row."""
+    rows = batch_rows(inputs)
+    if known.is_chain or rows is None:
+        return known
+    samples = (
+        _rows(inputs, rows, [0]),
+        _rows(inputs, rows, [0, 0]),
+        _second_row_changed(inputs, rows),
+    )
+    with torch.no_grad(), random_state_kept():
+        try:
+            one, two, other = (_noted(subject, sample, known.trained).given for sample in samples)
+        except Exception:
+            return known  # it takes batches of its own size alone
+    found = frozenset(
+        path
+        for path, given in one.items()
+        if len(given) == len(two.get(path, ())) == len(other.get(path, ()))
+        and all(_is_row_after_row(*parts) for parts in zip(given, two[path], other[path], strict=True))
+    )
+    return replace(known, grouped=found)
+
+
+def _rows(inputs: Arguments, rows: int, which: list[int]) -> Arguments:
+    """Some rows of every tensor that has rows."""
+
+    def take(tensor: Tensor) -> Tensor:
+        return tensor[which] if tensor.dim() > 0 and tensor.shape[0] == rows else tensor
+
+    taken: Arguments = mapped(inputs, Tensor, take)
+    return taken
+
+
+# a pass without noise
+
+
+class _Notes(HeldNoise):
+    """Gives no noise, and writes down which sites there are and what they are handed.
+
+    Args:
+        model: any module.
+        trained: paths of modules that are in training mode.
+
+    Attributes:
+        shapes: of what every site is handed.
+        values: what calls of dropout are handed.
+        given: what every stochastic layer is handed, call by call.
+        unlike: sites that draw their own numbers in something that is not called dropout.
+        sets_flags: whether the model itself calls train() or eval().
+        output: of the pass.
+    """
+
+    sees_all = True
+
+    def __init__(self, model: nn.Module, trained: frozenset[str]) -> None:
+        super().__init__(model, findings=Findings(trained))
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.values: dict[str, Tensor] = {}
+        self.given: dict[str, list[Tensor]] = {}
+        self.unlike: set[str] = set()
+        self.sets_flags = False
+        self.output: Any = None
+
+    def end_pass(self, *, flags_changed: bool) -> None:
+        self.sets_flags = self.sets_flags or flags_changed
+
+    def noise(
+        self, module: nn.Module, name: str, shape: tuple[int, ...], like: Tensor, sample: Sampler
+    ) -> None:
+        self.given.setdefault(self.book.paths[module], []).append(like.detach().clone())
+
+    def drop(self, x: Tensor, p: float, site: str, **_: Any) -> Tensor:
+        self._place(site, tuple(x.shape))
+        self.values[site] = x.detach().clone()
+        return x
+
+    def drop_between(
+        self, x: Tensor, p: float, site: str, *, batch_first: bool, sizes: Tensor | None = None
+    ) -> Tensor:
+        return x if sizes is not None else self.drop(x, p, site)
+
+    def own_noise(self, kind: str, shape: tuple[int, ...], like: Tensor, sample: Sampler) -> Tensor:
+        before = set(self.book.sites)
+        noise = super().own_noise(kind, shape, like, sample)
+        if not self._is_called_dropout():
+            self.unlike.update(set(self.book.sites) - before)
+        return noise
+
+    def _place(
+        self, site: str, shape: tuple[int, ...], *, channels: int | None = None, axis: int | None = None
+    ) -> Layout:
+        self.shapes[site] = shape
+        return super()._place(site, shape, channels=channels, axis=axis)
+
+    def _is_called_dropout(self) -> bool:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            owner = frame.f_locals.get("self")
+            inside = isinstance(owner, nn.Module) and owner in self.book.paths
+            names = frame.f_code.co_name + (type(owner).__name__ if inside else "")
+            # The names of this library are no evidence.
+            ours = frame.f_globals.get("__name__", "").startswith("bayesdrop.")
+            if not ours and _DROPOUT.search(names):
+                return True
+            if inside:
+                return False
+            frame = frame.f_back
+        return False
+
+    def on(self, path: str, *, flagged: bool = False) -> Counter[float | None]:
+        """Rates of the sites of a module that are on; only those that were handed a flag, if asked."""
+        return Counter(
+            site.p
+            for key, site in self.book.sites.items()
+            if site.path == path
+            and site.random
+            and key not in self.unlike
+            and (key in self.book.flagged or not flagged)
+        )
+
+    def differs(self, other: _Notes, path: str) -> bool:
+        """Whether training mode, as `other` saw it, would change which sites of a module are on.
+
+        A site that is on without regard to any flag is on because the model wants it so; one that training
+        mode does not come to, by chance or by choice, says nothing.
+        """
+        if other.on(path) - self.on(path):
+            return True
+        as_many = other.opened(path) >= self.opened(path)
+        return as_many and bool(self.on(path, flagged=True) - other.on(path))
+
+    def opened(self, path: str) -> int:
+        """How many sites of a module were come to, on or off."""
+        return sum(site.path == path for key, site in self.book.sites.items() if key not in self.unlike)
+
+
+_DROPOUT = re.compile("drop|stochastic|noise", re.IGNORECASE)
+
+
+def _noted(subject: Subject, inputs: Arguments, trained: frozenset[str]) -> _Notes:
+    """A pass of a model, with the modules at some paths in training mode."""
+    made: list[_Notes] = []
+
+    def draw_of(model: nn.Module) -> Draw:
+        made.append(_Notes(model, trained))
+        return Draw(model, made[-1])
+
+    _, output = subject.run(draw_of, copied_arguments(inputs, tensors=True))
+    made[-1].output = output
+    return made[-1]
+
+
+# modules that say nothing about their dropout unless they are in training mode
+
+
+def _training(
+    subject: Subject, sample: Arguments, quiet: _Notes
+) -> tuple[frozenset[str], _Notes, tuple[Site, ...]]:
+    """The modules to put into training mode, a pass with these, and what stays off."""
+    modules = dict(subject.model.named_modules())
+    candidates = {path for path, module in modules.items() if is_foreign(module)}
+    if not _may_depend_on_training(quiet, {modules[path]: path for path in candidates}):
+        return frozenset(), quiet, ()
+    loud = _loudest(subject, sample, candidates, modules)
+    if loud is None:
+        return frozenset(), quiet, ()
+    paths = {site.path for notes in (quiet, loud) for site in notes.book.sites.values()}
+    if _only_dropout_differs(quiet, loud, paths):
+        return frozenset(candidates), loud, ()
+    trained: set[str] = set()
+    latest = quiet
+    while True:
+        owners = {_owner(path, candidates - trained) for path in paths if latest.differs(loud, path)}
+        owners.discard(None)
+        if not owners:
+            break
+        trained |= {owner for owner in owners if owner is not None}
+        seen = _attempt(subject, sample, trained)
+        if seen is None:
+            # What works for all of them need not work for some: those above may prepare something.
+            trained |= {path for path in candidates for inner in trained if _is_above(path, inner)}
+            seen = _attempt(subject, sample, trained)
+        if seen is None:
+            trained, latest = set(), quiet
+            break
+        latest = seen
+    trained, latest = _harmless(subject, sample, trained, quiet, latest)
+    off = []
+    for key, site in loud.book.sites.items():
+        if key in loud.unlike and key not in latest.book.sites:
+            off.append(replace(site, random=False, reason="draws numbers of its own in training mode only"))
+        elif site.random and not (key in latest.book.sites and latest.book.sites[key].random):
+            reason = "on in training mode only, which does other things"
+            off.append(replace(site, random=False, reason=reason))
+    off += [
+        Site("", 0, name, None, None, False, "draws numbers of its own in training mode only")
+        for name in sorted(set(loud.book.foreign) - set(quiet.book.foreign))
+    ]
+    return frozenset(trained), latest, tuple(off)
+
+
+def _only_dropout_differs(quiet: _Notes, loud: _Notes, paths: set[str]) -> bool:
+    """Whether training mode turns dropout on, none off, and is the same function otherwise."""
+    if not any(loud.on(path) - quiet.on(path) for path in paths):
+        return False
+    if any(quiet.on(path) - loud.on(path) for path in paths) or loud.book.foreign != quiet.book.foreign:
+        return False
+    own = any(site.p is None and site.kind.startswith("torch.") for site in loud.book.sites.values())
+    return not own and not loud.unlike and _same_function(quiet, loud)
+
+
+def _attempt(subject: Subject, sample: Arguments, trained: set[str]) -> _Notes | None:
+    """A pass with some modules in training mode; None if that fails."""
+    try:
+        return _noted(subject, sample, frozenset(trained))
+    except Exception:
+        return None
+
+
+def _is_above(path: str, inner: str) -> bool:
+    return path in ("", inner) or inner.startswith(f"{path}.")
+
+
+def _loudest(
+    subject: Subject, sample: Arguments, candidates: set[str], modules: dict[str, nn.Module]
+) -> _Notes | None:
+    """A pass with all candidates in training mode, less those that then want more than their inputs."""
+    while candidates:
+        try:
+            return _noted(subject, sample, frozenset(candidates))
+        except Exception as error:
+            kinds = {type(modules[path]) for path in candidates}
+            culprit = _raiser(error, kinds)
+            if culprit is None:
+                return None
+            candidates -= {path for path in candidates if type(modules[path]) is culprit}
+    return None
+
+
+def _raiser(error: BaseException, kinds: set[type[nn.Module]]) -> type[nn.Module] | None:
+    """The class of the innermost module, of some classes, that an exception went through."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        owner = trace.tb_frame.f_locals.get("self")
+        if isinstance(owner, nn.Module) and type(owner) in kinds:
+            found = type(owner)
+        trace = trace.tb_next
+    return found
+
+
+def _may_depend_on_training(quiet: _Notes, candidates: dict[nn.Module, str]) -> bool:
+    """Whether anything shows that a module of somebody else may do other things in training mode.
+
+    It has asked for its flag, its code or a function that it keeps has the word, or something that could be
+    random was off, or nothing was random at all.
+    """
+    if quiet.book.asked & set(candidates.values()):
+        return True
+    if not quiet.book.sites or not all(site.random for site in quiet.book.sites.values()):
+        return True
+    return any(_mentions_training(module) for module in candidates)
+
+
+def _mentions_training(module: nn.Module) -> bool:
+    kinds = [k for k in type(module).__mro__ if k is not object and not k.__module__.startswith("torch.nn.")]
+    members = [member for kind in kinds for member in vars(kind).values()]
+    kept = [value for value in vars(module).values() if callable(value) and not isinstance(value, nn.Module)]
+    return any(_names_training(member) for member in (*members, *kept))
+
+
+def _names_training(member: Any) -> bool:
+    """Whether code reads something called "training"; an object that can be called may do anything."""
+    inner = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
+    inner = inspect.unwrap(inner) if callable(inner) else inner
+    if not isinstance(inner, FunctionType):
+        return callable(inner) and not isinstance(inner, type | BuiltinFunctionType)
+    waiting = [inner.__code__]
+    while waiting:
+        code = waiting.pop()
+        if "training" in code.co_names or "training" in code.co_consts:
+            return True
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return False
+
+
+def _owner(path: str, candidates: set[str]) -> str | None:
+    """The nearest candidate at or above a path."""
+    while path and path not in candidates:
+        path = path.rpartition(".")[0]
+    return path if path in candidates else None
+
+
+def _harmless(
+    subject: Subject, sample: Arguments, trained: set[str], quiet: _Notes, latest: _Notes
+) -> tuple[set[str], _Notes]:
+    """Those modules whose training mode changes nothing but dropout: the same output without noise."""
+    if not trained or _same_function(quiet, latest):
+        return trained, latest
+    alone = {path: _attempt(subject, sample, {path}) for path in trained}
+    kept = {path for path, seen in alone.items() if seen is not None and _same_function(quiet, seen)}
+    together = _attempt(subject, sample, kept) if kept else None
+    return (kept, together) if together is not None and _same_function(quiet, together) else (set(), quiet)
+
+
+def _same_function(first: _Notes, second: _Notes) -> bool:
+    one, two = list(tensors_in(first.output)), list(tensors_in(second.output))
+    if type(first.output) is not type(second.output) or [t.shape for t in one] != [t.shape for t in two]:
+        return False
+    if any(site.p is None for site in second.book.sites.values() if site.kind.startswith("torch.")):
+        return True  # noise of the model's own cannot be taken away to compare
+    return all(
+        torch.allclose(a, b, rtol=1e-3, atol=1e-3 * float(a.abs().nan_to_num().max()), equal_nan=True)
+        for a, b in zip(one, two, strict=True)
+        if a.is_floating_point() and a.numel()
+    )
+
+
+# where the rows are
+
+
+def _row_axes(subject: Subject, inputs: Arguments, rows: int, known: Findings) -> dict[str, RowAxis]:
+    two = _attempt(subject, _rows(inputs, rows, [0, 0]), set(known.trained))
+    if two is None:
+        return {}  # it takes one row at a time
+    found = {}
+    for site, shape in known.one_row.items():
+        place = row_axis(shape, two.shapes.get(site, ()), 2)
+        if place is not None:
+            found[site] = place
+    shared = [site for site, place in found.items() if _shares_axis(known.one_row[site], place)]
+    other = _attempt(subject, _second_row_changed(inputs, rows), set(known.trained)) if shared else None
+    if other is not None:
+        for site in shared:
+            axis = found[site].axis
+            if axis is not None and site in two.values and site in other.values:
+                found[site] = RowAxis(axis, _is_innermost(two.values[site], other.values[site], axis))
+    return found
+
+
+def _shares_axis(one: tuple[int, ...], place: RowAxis) -> bool:
+    return place.axis is not None and one[place.axis] > 1
+
+
+def _second_row_changed(inputs: Arguments, rows: int) -> Arguments:
+    """Two rows, the first as before, the second another one."""
+
+    def change(tensor: Tensor) -> Tensor:
+        if tensor.dim() == 0 or tensor.shape[0] != rows:
+            return tensor
+        first, second = tensor[0], tensor[-1]
+        if torch.equal(first, second) and first.is_floating_point():
+            second = first * 1.5 + 0.1
+        return torch.stack([first, second])
+
+    changed: Arguments = mapped(inputs, Tensor, change)
+    return changed
+
+
+def _is_innermost(same: Tensor, other: Tensor, axis: int) -> bool:
+    """Which of two orders, rows outermost or innermost, leaves the first row of two as it was."""
+    if same.shape != other.shape:
+        return False
+    changed = (same != other) & ~(same.isnan() & other.isnan())
+    inner = same.shape[axis] // 2
+    before, after = same.shape[:axis], same.shape[axis + 1 :]
+    outermost = changed.reshape(*before, 2, inner, *after).select(axis, 0).any()
+    innermost = changed.reshape(*before, inner, 2, *after).select(axis + 1, 0).any()
+    return bool(outermost) and not bool(innermost)
+
+
+def _is_row_after_row(one: Tensor, two: Tensor, other: Tensor) -> bool:
+    """Whether what a layer is given for two rows is that for the first and then that for the second."""
+    place = row_axis(tuple(one.shape), tuple(two.shape), 2)
+    if place is None or place.axis != 0 or two.shape != other.shape:
+        return False
+    inner = one.shape[0]
+    if inner == 1:
+        return True
+    changed = (two != other) & ~(two.isnan() & other.isnan())
+    return not bool(changed[:inner].any()) and bool(changed[inner:].any())
+
+
+def is_foreign(module: nn.Module) -> bool:
+    """Whether what a module does in training mode is not known: its class is neither torch's nor ours."""
+    known = isinstance(module, StochasticModule | torch.jit.ScriptModule)
+    return not known and not type(module).__module__.startswith("torch.nn.")
+
+
+def script_sites(model: nn.Module) -> tuple[Site, ...]:
+    """Script modules with dropout inside: they run where no mode sees them."""
+    found: list[Site] = []
+    for path, module in model.named_modules():
+        inner = any(path.startswith(f"{site.path}.") or not site.path for site in found)
+        if isinstance(module, torch.jit.ScriptModule) and not inner and _drops(module):
+            reason = "a script: its dropout cannot be held"
+            found.append(Site(path, 0, "script", None, None, False, reason))
+    return tuple(found)
+
+
+def _drops(module: torch.jit.ScriptModule) -> bool:
+    try:
+        text = str(module.inlined_graph)
+    except (AttributeError, RuntimeError):
+        return False
+    return re.search(r"aten::\w*(dropout|bernoulli|rand)", text) is not None
