@@ -90,7 +90,8 @@ _ROWS = [
     _activation("celu", 2),
     _activation("leaky_relu", 2),
     _activation("hardtanh", 3),
-    _activation("threshold", 3, smooth=False),
+    _activation("threshold", smooth=False),
+    _activation("_threshold", 3, smooth=False),  # F.threshold calls itself so
     _activation("tanh", twin=True),
     _activation("sigmoid", twin=True),
     _activation("gelu"),
@@ -160,7 +161,7 @@ _ROWS = [
     *_rows("numpy __array__ untyped_storage storage data_ptr", reads="value", escapes=True),
     Operation("__dlpack__", escapes=True),
     *_rows("size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex is_signed "
-           "element_size get_device storage_offset __len__ __hash__ _is_view is_same_size __repr__ has_names "
+           "element_size get_device storage_offset __len__ __hash__ _is_view is_same_size __repr__ "
            "is_inference is_conj is_neg", reads="shape"),
 ]  # fmt: skip
 #: every function of which something is known

@@ -389,3 +389,12 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
     captured = capsys.readouterr()
     assert "predict" in captured.err
     assert captured.out == ""
+
+
+def test_an_activation_that_calls_itself_by_another_name_leaves_its_input_alone() -> None:
+    # F.threshold is seen as "_threshold".
+    model = nn.Sequential(nn.Threshold(0.1, 20.0, inplace=True), nn.Dropout(0.5), nn.Linear(4, 1))
+    x = torch.linspace(-1, 1, 12).reshape(3, 4)
+    before = x.clone()
+    predict(model, x, num_draws=5)
+    assert torch.equal(x, before)

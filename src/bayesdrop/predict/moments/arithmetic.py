@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayesdrop.operations import names
 from bayesdrop.predict.moments.gaussian import composed, elementwise, keeps_its_sign
 from bayesdrop.predict.moments.values import (
     Moments,
@@ -20,7 +21,7 @@ from bayesdrop.predict.moments.values import (
     unsupported,
 )
 
-__all__ = ["LAYERS", "MAPS", "RULES", "bilinear", "multiplied", "summed"]
+__all__ = ["RULES", "bilinear", "multiplied", "summed"]
 
 
 def summed(x: Any, y: Any, scale: float = 1) -> Moments:
@@ -183,18 +184,6 @@ def _einsum(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     return bilinear(lambda x, y: func(equation, x, y), *operands)
 
 
-#: F.linear and convolutions
-LAYERS: dict[str, Rule] = {
-    **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d"), _map),
-    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _map),
-}
-#: everything that sums products
-MAPS: dict[str, Rule] = {
-    **LAYERS,
-    **dict.fromkeys(("matmul", "mm", "bmm", "mv"), _matmul),
-    **dict.fromkeys(("addmm", "baddbmm"), _add_matmul),
-    "einsum": _einsum,
-}
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("add", "radd"), _add(1)),
     **dict.fromkeys(("sub", "subtract"), _add(-1)),
@@ -206,5 +195,8 @@ RULES: dict[str, Rule] = {
     "reciprocal": lambda func, args, kwargs: _divide(func, (1.0, args[0]), kwargs),
     "pow": _power,
     "square": _square,
-    **MAPS,
+    **dict.fromkeys(names(product="layer"), _map),
+    **dict.fromkeys(("matmul", "mm", "bmm", "mv"), _matmul),
+    **dict.fromkeys(("addmm", "baddbmm"), _add_matmul),
+    "einsum": _einsum,
 }

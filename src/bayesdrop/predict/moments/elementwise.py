@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from bayesdrop.operations import names
+from bayesdrop.predict.moments import arithmetic
 from bayesdrop.predict.moments.arithmetic import multiplied
 from bayesdrop.predict.moments.gaussian import Segment, elementwise
 from bayesdrop.predict.moments.shapes import moved
@@ -62,6 +64,10 @@ def _hardtanh(min_val: float = -1, max_val: float = 1, *_: Any, **__: Any) -> li
     return _between(min_val, max_val)
 
 
+def _softshrink(lambd: float = 0.5) -> list[Segment]:
+    return [(-_INF, -lambd, 1, lambd), (-lambd, lambd, 0, 0), (lambd, _INF, 1, -lambd)]
+
+
 def _clamp(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Moments:
     x, lower, upper = named("input min max", args, kwargs)
     if not is_random(x) or not all(isinstance(edge, int | float | None) for edge in (lower, upper)):
@@ -94,16 +100,14 @@ def _exponential(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     return split(mean, mean.square() * torch.expm1(variance), loadings).with_source(x, torch.exp)
 
 
-_SMOOTH = (
-    "tanh", "sigmoid", "gelu", "silu", "softplus", "erf", "elu", "selu", "celu", "mish", "hardswish",
-    "softsign", "log_sigmoid", "logsigmoid", "tanhshrink", "sin", "cos", "atan",
-)  # fmt: skip
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_SMOOTH, _smooth),
+    # What sums and products are made of has rules of its own; functions made of straight lines follow below.
+    **dict.fromkeys(names(smooth=True) - arithmetic.RULES.keys(), _smooth),
     "exp": _exponential,
     "relu": _straight(_relu),
     "leaky_relu": _straight(_leaky_relu),
     "abs": _straight(lambda: [(-_INF, 0, -1, 0), (0, _INF, 1, 0)]),
+    "softshrink": _straight(_softshrink),
     "hardtanh": _straight(_hardtanh),
     "relu6": _straight(lambda *_, **__: _between(0, 6)),
     "hardsigmoid": _straight(lambda *_, **__: [(-_INF, -3, 0, 0), (-3, 3, 1 / 6, 0.5), (3, _INF, 0, 1)]),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayesdrop.operations import names
 from bayesdrop.predict.moments.arithmetic import multiplied, summed
 from bayesdrop.predict.moments.values import (
     Moments,
@@ -20,7 +21,7 @@ from bayesdrop.predict.moments.values import (
     unsupported,
 )
 
-__all__ = ["LIKE", "REPEATS", "RULES", "VIEWS", "moved"]
+__all__ = ["RULES", "moved"]
 
 
 def moved(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -128,30 +129,10 @@ def _like(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     return func(*(mean_of(value) for value in args), **kwargs)
 
 
-#: functions whose result may share memory with their argument
-VIEWS = frozenset(
-    {
-        "view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel", "permute", "transpose",
-        "t", "T", "mT", "swapaxes", "swapdims", "movedim", "moveaxis", "unsqueeze", "squeeze", "contiguous",
-        "expand", "expand_as", "broadcast_to", "getitem", "select", "narrow", "chunk", "split",
-        "tensor_split", "unbind", "diagonal", "to", "type", "float", "double", "half", "bfloat16", "detach",
-        "data", "alias",
-    }
-)  # fmt: skip
-_COPIES = frozenset(
-    {
-        "clone", "repeat", "repeat_interleave", "tile", "roll", "flip", "rot90", "index_select", "gather",
-        "take_along_dim", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "tril", "triu", "unfold",
-    }
-)  # fmt: skip
-#: functions that may copy an element to several places
-REPEATS = frozenset({"index_select", "gather", "take_along_dim", "unfold"})
-#: functions that use nothing of their argument but its shape
-LIKE = frozenset({"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"})
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(VIEWS | _COPIES, moved),
+    **dict.fromkeys(names(moves=True), moved),
     **dict.fromkeys(("cat", "concat", "concatenate", "stack", "hstack", "vstack"), _joined),
-    **dict.fromkeys(LIKE, _like),
+    **dict.fromkeys(names(like=True), _like),
     "pad": _padded,
     "masked_fill": _filled,
     "where": _chosen,

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bayesdrop.operations import canonical
+from bayesdrop.operations import canonical, names
 from bayesdrop.predict.moments import arithmetic, elementwise, norms, pooling, shapes
 from bayesdrop.predict.moments.values import named
 from bayesdrop.trace import Op, Ref, Tape
@@ -22,7 +22,8 @@ __all__ = ["noise_to_follow"]
 
 _Leaves = frozenset[int]
 _NONE: _Leaves = frozenset()
-_MAPS = frozenset(arithmetic.MAPS)
+_MAPS = names(product=True)
+_LIKE = names(like=True)
 _REDUCTIONS = frozenset(pooling.RULES) | {"glu"}
 _COMBINATIONS = _MAPS | _REDUCTIONS | frozenset(norms.RULES) - {"batch_norm"}
 _SUMS_AND_PRODUCTS = frozenset(arithmetic.RULES) - _MAPS
@@ -63,7 +64,7 @@ class _Ties:
             self._need(twice, op)
         elif name not in _ONE_BY_ONE:
             shared |= twice
-        noise = _NONE if name in shapes.LIKE else frozenset(counts)
+        noise = _NONE if name in _LIKE else frozenset(counts)
         shared |= self._newly_shared(op, name, refs)
         for index, shape in zip(op.outputs, op.shapes, strict=True):
             self._shape[index] = shape
@@ -133,7 +134,7 @@ class _Ties:
 def _repeats(op: Op) -> bool:
     """Whether an operation may copy an element to several places."""
     if canonical(op.func) != "getitem":
-        return canonical(op.func) in shapes.REPEATS
+        return canonical(op.func) in names(moves="repeat")
     index = op.args[1] if isinstance(op.args[1], tuple) else (op.args[1],)
     return any(isinstance(part, list | Tensor) for part in index)
 
@@ -141,4 +142,4 @@ def _repeats(op: Op) -> bool:
 def _weight(op: Op) -> int | None:
     """The number of a map's weights, if these are random."""
     given: Any = named("input weight", op.args, op.kwargs)[1]
-    return given.index if isinstance(given, Ref) and canonical(op.func) in arithmetic.LAYERS else None
+    return given.index if isinstance(given, Ref) and canonical(op.func) in names(product="layer") else None

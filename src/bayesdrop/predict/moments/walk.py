@@ -11,17 +11,20 @@ import torch
 from torch import Tensor
 
 from bayesdrop.noise import KeepNoise, Noise
-from bayesdrop.operations import canonical, writes_in_place
+from bayesdrop.operations import canonical, names, writes_in_place
 from bayesdrop.predict.moments import arithmetic, elementwise, norms, pooling, shapes
 from bayesdrop.predict.moments.ties import noise_to_follow
 from bayesdrop.predict.moments.values import Moments, Rule, is_random, mean_of, unsupported
 from bayesdrop.trace import Leaf, Op, Tape
 
-__all__ = ["FOLLOWED", "bytes_needed", "moments_of_tape"]
+__all__ = ["FOLLOWED", "RULES", "bytes_needed", "moments_of_tape"]
 
 #: how many values of noise are followed at most, unless said otherwise
 FOLLOWED = 512
-_RULES: dict[str, Rule] = {
+_LIKE = names(like=True)
+_VIEWS = names(moves="view")
+#: every function of a random value that can be followed
+RULES: dict[str, Rule] = {
     **shapes.RULES,
     **arithmetic.RULES,
     **elementwise.RULES,
@@ -58,7 +61,7 @@ def moments_of_tape(tape: Tape, *, followed: int = FOLLOWED, strict: bool = True
             args, kwargs = op.filled(op.args, values), op.filled(op.kwargs, values)
             if "input" in kwargs and not args:
                 args = (kwargs.pop("input"),)
-            _store(op, _RULES[name](_out_of_place(op), args, kwargs), values)
+            _store(op, RULES[name](_out_of_place(op), args, kwargs), values)
         else:
             op.run(values)
         for index in dead:
@@ -83,9 +86,9 @@ def _check_rules(tape: Tape) -> None:
     random = {leaf.index for leaf in tape.leaves}
     for op in tape.ops:
         name = canonical(op.func)
-        if random.isdisjoint(op.refs) or name in shapes.LIKE:
+        if random.isdisjoint(op.refs) or name in _LIKE:
             continue
-        if name not in _RULES:
+        if name not in RULES:
             raise unsupported(op.name)
         random.update(op.outputs)
 
@@ -155,7 +158,7 @@ class _Aliases:
         if self._stale.intersection(op.refs):
             raise unsupported(op.name, "its argument was changed in place through another view")
         changes = writes_in_place(op.name, op.args, op.kwargs)
-        first = op.refs[0] if op.refs and (changes or name in shapes.VIEWS) else None
+        first = op.refs[0] if op.refs and (changes or name in _VIEWS) else None
         for index in op.outputs:
             self._root[index] = index if first is None else self._root.get(first, first)
         if changes and first is not None:
