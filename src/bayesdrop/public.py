@@ -39,7 +39,7 @@ from bayesdrop.objectives import (
     precision_from_weight_decay,
     weight_decay_from_precision,
 )
-from bayesdrop.predict import NotFinite, PartlyRandom, Prediction, predict
+from bayesdrop.predict import Compiled, NotFinite, PartlyRandom, Prediction, compile, predict
 from bayesdrop.storage import load, save
 from bayesdrop.trace import FunctionDraw
 from bayesdrop.version import __version__
@@ -51,6 +51,7 @@ __all__ = [
     "Cascade",
     "Cascaded",
     "Categorical",
+    "Compiled",
     "ConcreteDropout",
     "Diverged",
     "DropConnect",
@@ -81,6 +82,7 @@ __all__ = [
     "arm_loss",
     "audit",
     "cascade",
+    "compile",
     "convert",
     "fit",
     "functional",

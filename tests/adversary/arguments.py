@@ -513,6 +513,22 @@ def _engine() -> Iterator[Call]:
         optional=True,
     )
     yield Call(
+        "compile",
+        lambda **options: bd.compile(**options).draws(rows),
+        lambda: {"model": net, "example": rows, "num_draws": 3},
+        {
+            "model": nothing,
+            "example": nothing,
+            "num_draws": whole(1, 10_000),
+            "seed": whole(-(2**63), 2**63),
+            "likelihood": lambda v: v is None or isinstance(v, bd.Likelihood),
+            "include": where,
+            "exclude": where,
+            "output": function,
+        },
+        optional=True,
+    )
+    yield Call(
         "FunctionDraw",
         lambda model, **options: bd.FunctionDraw(model, **options).index,
         lambda: {"model": net},

@@ -1,6 +1,17 @@
 """Running what was recorded or read, for many draws at once."""
 
+from bayesdrop.execute.perceptron import Perceptron, PreparedPerceptron
 from bayesdrop.execute.plan import WAYS, Plan, Runner
+from bayesdrop.execute.rewrite import as_perceptron
 from bayesdrop.execute.sequential import Reading, read
 
-__all__ = ["WAYS", "Plan", "Reading", "Runner", "read"]
+__all__ = [
+    "WAYS",
+    "Perceptron",
+    "Plan",
+    "PreparedPerceptron",
+    "Reading",
+    "Runner",
+    "as_perceptron",
+    "read",
+]

@@ -20,7 +20,7 @@ from bayesdrop.inputs import tensors_in
 from bayesdrop.operations import TABLE, canonical
 from bayesdrop.trace import Leaf
 
-__all__ = ["Map", "Perceptron", "Step", "elementwise"]
+__all__ = ["Map", "Perceptron", "PreparedPerceptron", "Step", "elementwise"]
 
 
 @dataclass(frozen=True)
@@ -251,3 +251,49 @@ class KeptUnits:
                 weight.numel(), dtype=weight.dtype, device=weight.device
             )
         return buffer[: rows * columns].view(rows, columns)
+
+
+class PreparedPerceptron:
+    """A perceptron for many inputs: the weights of every draw are made once, noise and all.
+
+    Args:
+        net: the perceptron; its own input is not used.
+        noise: (T, 1, K) of every leaf.
+    """
+
+    def __init__(self, net: Perceptron, noise: dict[int, Tensor]) -> None:
+        self._steps: list[tuple[Tensor, Tensor | None] | Callable[[Tensor], Tensor]] = []
+        for step in net.steps:
+            if not isinstance(step, Map):
+                self._steps.append(step)
+                continue
+            weight = step.weight if step.leaf is None else step.weight * noise[step.leaf.index]
+            bias = None if step.bias is None else step.bias.detach().unsqueeze(1)
+            self._steps.append((weight.detach().contiguous(), bias))
+
+    @staticmethod
+    def bytes_needed(net: Perceptron, num_draws: int) -> int:
+        """Memory of the weights of all draws."""
+        return sum(m.weight.nbytes * (1 if m.leaf is None else num_draws) for m in net.maps)
+
+    def run(self, start: Tensor) -> Tensor:
+        """Outputs (T, N, D) of all draws, for an input (N, K)."""
+        h = start.t()
+        for step in self._steps:
+            if callable(step):
+                h = step(h)
+                continue
+            weight, bias = step
+            if weight.dim() == 2 or h.dim() == 3:
+                h = torch.matmul(weight, h) if bias is None else _affine(bias, weight, h)
+            else:
+                # All draws have the same input: one product.
+                wide = torch.mm(weight.flatten(0, 1), h).view(weight.shape[0], weight.shape[1], -1)
+                h = wide if bias is None else wide.add_(bias)
+        return h.transpose(1, 2)
+
+
+def _affine(bias: Tensor, weight: Tensor, h: Tensor) -> Tensor:
+    if weight.dim() == h.dim() == 3:
+        return torch.baddbmm(bias, weight, h)
+    return torch.matmul(weight, h).add_(bias)

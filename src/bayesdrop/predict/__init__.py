@@ -2,7 +2,8 @@
 
 from bayesdrop.inputs import NotFinite
 from bayesdrop.predict.call import predict
+from bayesdrop.predict.compiled import Compiled, compile
 from bayesdrop.predict.prediction import Prediction
 from bayesdrop.predict.sampler import PartlyRandom
 
-__all__ = ["NotFinite", "PartlyRandom", "Prediction", "predict"]
+__all__ = ["Compiled", "NotFinite", "PartlyRandom", "Prediction", "compile", "predict"]

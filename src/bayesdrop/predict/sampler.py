@@ -35,6 +35,7 @@ __all__ = [
     "Output",
     "PartlyRandom",
     "check_output",
+    "check_sites",
     "checked_output",
     "no_randomness",
     "picked",
@@ -259,34 +260,39 @@ class DrawSampler:
             self._look_at(draw.sites, draw.foreign)
             yield checked_output(output, rows).unsqueeze(0)
 
+    def _look_at(self, sites: dict[str, Site], foreign: list[str]) -> None:
+        """Check the sites of the first pass."""
+        if not self.sites:
+            self.sites = sites
+            check_sites(self.model, sites, foreign)
+
     def __str__(self) -> str:
         on = [site for site in self.sites.values() if site.random]
         names = ", ".join(f"{site.name} ({site.kind})" for site in on[:6]) + (", ..." if len(on) > 6 else "")
         return f"{self.plan}\n{len(on)} of {len(self.sites)} sites are random: {names}"
 
-    def _look_at(self, sites: dict[str, Site], foreign: list[str]) -> None:
-        """After the first pass: raise rather than return a variance of zero; warn of what is off.
 
-        Args:
-            sites: of the model.
-            foreign: its functions whose randomness cannot be held.
-        """
-        if self.sites:
-            return
-        self.sites = sites
-        off = [site for site in sites.values() if not site.random]
-        if not foreign and not any(site.random for site in sites.values()):
-            raise NoRandomness(no_randomness(off))
-        # Attention has no dropout unless it is asked for: that is no surprise.
-        names = [f"{s.name} ({s.reason})" for s in off if not (s.kind == "attention" and s.reason == "p = 0")]
-        if names and self.model not in _WARNED:
-            _WARNED.add(self.model)
-            message = f"predict: these are not random: {', '.join(names)}."
-            warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
-        if foreign and self.model not in _UNHELD:
-            _UNHELD.add(self.model)
-            message = f"predict: the model draws numbers that no seed can hold: {', '.join(foreign)}."
-            warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
+def check_sites(model: nn.Module, sites: dict[str, Site], foreign: list[str]) -> None:
+    """After the first pass: raise rather than return a variance of zero; warn of what is off.
+
+    Args:
+        model: as the user knows it; warned of once.
+        sites: of the model.
+        foreign: its functions whose randomness cannot be held.
+    """
+    off = [site for site in sites.values() if not site.random]
+    if not foreign and not any(site.random for site in sites.values()):
+        raise NoRandomness(no_randomness(off))
+    # Attention has no dropout unless it is asked for: that is no surprise.
+    names = [f"{s.name} ({s.reason})" for s in off if not (s.kind == "attention" and s.reason == "p = 0")]
+    if names and model not in _WARNED:
+        _WARNED.add(model)
+        message = f"predict: these are not random: {', '.join(names)}."
+        warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
+    if foreign and model not in _UNHELD:
+        _UNHELD.add(model)
+        message = f"predict: the model draws numbers that no seed can hold: {', '.join(foreign)}."
+        warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
 
 
 def _level_of_caller() -> int:

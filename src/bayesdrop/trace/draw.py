@@ -265,6 +265,8 @@ def recorded(
     subject: Subject,
     inputs: tuple[Any, Any],
     pick: Callable[[Any], Any] | None = None,
+    *,
+    any_inputs: bool = False,
     **options: Any,
 ) -> tuple[Draw, Recorder, Any]:
     """One pass of a model, written down: the draw, which is closed, the recorder, and the output.
@@ -273,6 +275,8 @@ def recorded(
         subject: a model.
         inputs: what it is called with, positional and keyword arguments.
         pick: what to take of the output.
+        any_inputs: write down what depends on the inputs too. Their tensors, in the order of `tensors_in`,
+            are the first values of the tape.
         options: of `HeldNoise`.
     """
     recorder = Recorder()
@@ -280,7 +284,8 @@ def recorded(
     def draw_of(model: nn.Module) -> Draw:
         nonlocal recorder
         recorder = Recorder()
-        recorder.constants(tensors_in(inputs))
+        for tensor in tensors_in(inputs):
+            recorder.input(tensor) if any_inputs else recorder.constant(tensor)
         for module in model.modules():
             if isinstance(module, torch.jit.ScriptModule):
                 recorder.stop("a part of the model is a script")

@@ -207,6 +207,12 @@ class Recorder:
         self._register(tensor, self.size)
         self.size += 1
 
+    def input(self, tensor: Tensor) -> int:
+        """A tensor that stands for any of its kind: the tape says what is done with it. Its number."""
+        self._register(tensor, self.size)
+        self.size += 1
+        return self.size - 1
+
     def constant(self, tensor: Tensor) -> None:
         """A tensor that is there before the pass: a parameter, a buffer, an input."""
         self._known[id(tensor)] = tensor
