@@ -79,8 +79,8 @@ def compile(
         raise TypeError(must("compile", "likelihood", "a Likelihood, as Categorical(), or None", likelihood))
     num_draws = whole_number("compile", "num_draws", num_draws, at_least=1)
     seed = whole_number("compile", "seed", seed)
-    check_output(output)
-    selection = Selection(include, exclude)
+    check_output(output, "compile")
+    selection = Selection(include, exclude, owner="compile")
     selection.check(model)
     try:
         own = copy.deepcopy(unwrapped(model)).requires_grad_(False)
@@ -189,7 +189,7 @@ class Compiled:
                 findings=known,
                 source=self._source,
             )
-        check_sites(self._model, draw.sites, draw.foreign)
+        check_sites(self._model, draw.sites, draw.foreign, "compile")
         rows = tensors_in(inputs)[0].shape[0]
         output = checked_output(returned, rows)
         tape = recorder.tape(output)

@@ -272,26 +272,27 @@ class DrawSampler:
         return f"{self.plan}\n{len(on)} of {len(self.sites)} sites are random: {names}"
 
 
-def check_sites(model: nn.Module, sites: dict[str, Site], foreign: list[str]) -> None:
+def check_sites(model: nn.Module, sites: dict[str, Site], foreign: list[str], owner: str = "predict") -> None:
     """After the first pass: raise rather than return a variance of zero; warn of what is off.
 
     Args:
         model: as the user knows it; warned of once.
         sites: of the model.
         foreign: its functions whose randomness cannot be held.
+        owner: the function that the error names.
     """
     off = [site for site in sites.values() if not site.random]
     if not foreign and not any(site.random for site in sites.values()):
-        raise NoRandomness(no_randomness(off))
+        raise NoRandomness(no_randomness(off, owner))
     # Attention has no dropout unless it is asked for: that is no surprise.
     names = [f"{s.name} ({s.reason})" for s in off if not (s.kind == "attention" and s.reason == "p = 0")]
     if names and model not in _WARNED:
         _WARNED.add(model)
-        message = f"predict: these are not random: {', '.join(names)}."
+        message = f"{owner}: these are not random: {', '.join(names)}."
         warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
     if foreign and model not in _UNHELD:
         _UNHELD.add(model)
-        message = f"predict: the model draws numbers that no seed can hold: {', '.join(foreign)}."
+        message = f"{owner}: the model draws numbers that no seed can hold: {', '.join(foreign)}."
         warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
 
 
@@ -303,10 +304,10 @@ def _level_of_caller() -> int:
     return level
 
 
-def no_randomness(off: list[Site]) -> str:
+def no_randomness(off: list[Site], owner: str = "predict") -> str:
     """What is wrong with a model of which nothing is random, and what to do."""
     found = ", ".join(f"{site.name} ({site.reason})" for site in off) or "none"
-    said = f"predict: `model` must contain a stochastic layer or dropout with p > 0; got {found}."
+    said = f"{owner}: `model` must contain a stochastic layer or dropout with p > 0; got {found}."
     reasons = {site.reason for site in off}
     if any(site.kind == "script" for site in off):
         return f"{said} Give the model before it was scripted: torch.jit runs where no noise can be held."
@@ -322,12 +323,12 @@ def no_randomness(off: list[Site]) -> str:
 # which tensor of what a model returns
 
 
-def check_output(output: Any) -> None:
+def check_output(output: Any, owner: str = "predict") -> None:
     """Raise if this cannot say which tensor is meant."""
     if output is not None and (
         isinstance(output, bool) or not (isinstance(output, str | int) or callable(output))
     ):
-        raise TypeError(must("predict", "output", "a name, an index, a function, or None", output))
+        raise TypeError(must(owner, "output", "a name, an index, a function, or None", output))
 
 
 def picked(returned: Any, output: Output | None) -> Any:

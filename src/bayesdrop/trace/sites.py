@@ -160,13 +160,19 @@ class Selection:
     Args:
         include: a path pattern as "encoder.*", a module type, a function of (path, module), or several.
         exclude: the same.
+        owner: the function that errors name.
     """
 
     def __init__(
-        self, include: Where | Iterable[Where] | None = None, exclude: Where | Iterable[Where] | None = None
-    ):
-        self._include = _rules("include", include)
-        self._exclude = _rules("exclude", exclude)
+        self,
+        include: Where | Iterable[Where] | None = None,
+        exclude: Where | Iterable[Where] | None = None,
+        *,
+        owner: str = "predict",
+    ) -> None:
+        self._owner = owner
+        self._include = _rules(owner, "include", include)
+        self._exclude = _rules(owner, "exclude", exclude)
 
     def check(self, model: nn.Module) -> None:
         """Raise if a rule matches no module of the model: a name that is misspelt would change nothing."""
@@ -178,7 +184,7 @@ class Selection:
                     close = difflib.get_close_matches(rule, paths, n=3) if isinstance(rule, str) else []
                     hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
                     raise ValueError(
-                        must("predict", argument, "what matches a module of the model", got, hint)
+                        must(self._owner, argument, "what matches a module of the model", got, hint)
                     )
 
     def allows(self, path: str, module: nn.Module | None) -> bool:
@@ -318,7 +324,7 @@ class SiteBook:
         return module
 
 
-def _rules(argument: str, where: Where | Iterable[Where] | None) -> tuple[Where, ...] | None:
+def _rules(owner: str, argument: str, where: Where | Iterable[Where] | None) -> tuple[Where, ...] | None:
     if where is None:
         return None
     want = "paths, module types or functions of (path, module)"
@@ -327,12 +333,12 @@ def _rules(argument: str, where: Where | Iterable[Where] | None) -> tuple[Where,
     elif isinstance(where, Iterable) and not isinstance(where, Tensor | np.ndarray | Mapping):
         rules = tuple(where)
     else:
-        raise TypeError(must("predict", argument, want, where))
+        raise TypeError(must(owner, argument, want, where))
     for rule in rules:
         is_class = isinstance(rule, type)
         is_rule = isinstance(rule, str) or (issubclass(rule, nn.Module) if is_class else callable(rule))
         if not is_rule or isinstance(rule, nn.Module):
-            raise TypeError(must("predict", argument, want, rule))
+            raise TypeError(must(owner, argument, want, rule))
     return rules
 
 
