@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.execute.perceptron import Perceptron
-from bayesdrop.execute.rewrite import as_perceptron, channels_last, fold
+from bayesdrop.execute.rewrite import as_perceptron, channels_last, fold, fold_norms, in_place
 from bayesdrop.execute.sequential import Reading
 from bayesdrop.execute.split import split_concatenations
 from bayesdrop.noise import KeepNoise, NoiseSource
@@ -92,10 +92,10 @@ class Runner:
         else:
             tape = work.tape() if isinstance(work, Reading) else work
             self.per_draw = _bytes(tape)
-            tape = fold(tape)
+            tape = fold(fold_norms(tape))
             if any(op.func is torch.cat for op in tape.ops):
                 tape = split_concatenations(tape)
-            self.tape = channels_last(tape)
+            self.tape = in_place(channels_last(tape))
         self.plan = self._chosen(num_draws, max_memory, way)
         if most is not None and self.plan.chunk > most:
             self.plan = replace(self.plan, chunk=most)

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bayesdrop.execute.perceptron import Map, Perceptron, Step, elementwise
-from bayesdrop.operations import CONVOLUTIONS, canonical
+from bayesdrop.operations import CONVOLUTIONS, TABLE, canonical
 from bayesdrop.trace import Leaf, Op, Ref, Tape
 
-__all__ = ["Masked", "as_perceptron", "channels_last", "fold", "masked_maps"]
+__all__ = ["Masked", "as_perceptron", "channels_last", "fold", "fold_norms", "in_place", "masked_maps"]
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,7 @@ def masked_maps(tape: Tape) -> list[Masked]:
         # A product may be read before its input is changed in place; the folded map would read it after.
         return []
     leaves = {leaf.index: leaf for leaf in tape.leaves}
-    users: dict[int, list[int]] = {}
-    for step, op in enumerate(tape.ops):
-        for index in op.refs:
-            users.setdefault(index, []).append(step)
+    users = _users(tape)
     found = []
     for step, op in enumerate(tape.ops):
         product = _product_with_leaf(op, leaves)
@@ -191,6 +188,107 @@ def _plain_step(op: Op) -> Step | None:
     if not op.args or not isinstance(op.args[0], Ref):
         return None
     return elementwise(op.func, op.args[1:], {k: v for k, v in op.kwargs.items() if k != "inplace"})
+
+
+def _users(tape: Tape) -> dict[int, list[int]]:
+    """Of every value, the places of the operations that use it."""
+    users: dict[int, list[int]] = {}
+    for step, op in enumerate(tape.ops):
+        for index in op.refs:
+            users.setdefault(index, []).append(step)
+    return users
+
+
+def fold_norms(tape: Tape) -> Tape:
+    """The same tape with batch norms by stored statistics folded into the convolutions before them.
+
+    (x W + b - m) s + c = x (W s) + ((b - m) s + c),    s = w / sqrt(v + eps)
+    """
+    norms = [step for step, op in enumerate(tape.ops) if op.func in (F.batch_norm, torch.batch_norm)]
+    if tape.mutates or not norms:
+        return tape
+    users = _users(tape)
+    makers = {index: step for step, op in enumerate(tape.ops) for index in op.outputs}
+    ops: list[Op | None] = list(tape.ops)
+    for step in norms:
+        norm = tape.ops[step]
+        maker = makers.get(norm.refs[0]) if len(norm.refs) == 1 else None
+        if maker is None or users[norm.refs[0]] != [step] or norm.refs[0] == tape.output:
+            continue
+        joined = _joined(tape.ops[maker], norm)
+        if joined is not None:
+            ops[maker], ops[step] = None, joined
+    kept = [op for op in ops if op is not None]
+    return Tape(kept, tape.leaves, tape.output, tape.size, tape.mutates)
+
+
+_NORM = {
+    F.batch_norm: ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"),
+    torch.batch_norm: (
+        *("input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps"),
+        "cudnn_enabled",
+    ),
+}
+
+
+def _joined(layer: Op, norm: Op) -> Op | None:
+    """A layer and the norm after it as one layer; None if they are not what they seem."""
+    given = {"eps": 1e-5} | dict(zip(_NORM[norm.func], norm.args, strict=False)) | norm.kwargs
+    if TABLE.get(layer.name) is None or layer.name not in ("linear", *CONVOLUTIONS) or given.get("training"):
+        return None
+    named = dict(zip(("input", "weight", "bias"), layer.args, strict=False)) | layer.kwargs
+    weight, bias = named.get("weight"), named.get("bias")
+    mean, variance = given.get("running_mean"), given.get("running_var")
+    constants = (weight, mean, variance)
+    if len(layer.refs) != 1 or not all(isinstance(value, Tensor) for value in constants):
+        return None
+    if given["input"] != Ref(layer.outputs[0]) or len(layer.shapes[0]) != weight.dim():
+        return None
+    scale = (variance + given["eps"]).rsqrt()
+    scale = scale if given.get("weight") is None else scale * given["weight"]
+    shift = -mean * scale if bias is None else (bias - mean) * scale
+    shift = shift if given.get("bias") is None else shift + given["bias"]
+    rest = {key: value for key, value in layer.kwargs.items() if key not in ("input", "weight", "bias")}
+    args = (named["input"], weight * scale.reshape(-1, *[1] * (weight.dim() - 1)), shift, *layer.args[3:])
+    return Op(layer.func, args, rest, norm.outputs, norm.shapes)
+
+
+def in_place(tape: Tape) -> Tape:
+    """The same tape, where a value that is used once more and is nobody else's is written over.
+
+    Fresh memory costs more than a function of every element does.
+    """
+    if tape.mutates:
+        return tape
+    users = _users(tape)
+    fresh: dict[int, tuple[int, ...]] = {}
+    ops = []
+    for op in tape.ops:
+        ops.append(_over(op, [i for i in op.refs if i in fresh and users[i] == [len(ops)]], fresh))
+        row = TABLE.get(op.name)
+        known = row is not None and (row.product or row.elementwise or row.arithmetic)
+        if known or op.name.startswith("_folded") or op.name == "_split_convolution":
+            fresh |= dict(zip(op.outputs, op.shapes, strict=True))
+    return Tape(ops, tape.leaves, tape.output, tape.size, tape.mutates)
+
+
+def _over(op: Op, own: list[int], fresh: dict[int, tuple[int, ...]]) -> Op:
+    """The operation writing over one of its `own` values, if it is known to and shapes agree."""
+    name = canonical(op.func)
+    if op.kwargs.keys() - {"inplace"} or not own or fresh[own[0]] != op.shapes[0]:
+        return op
+    if name == "relu" and op.args == (Ref(own[0]),):
+        return Op(torch.relu_, op.args, {}, op.outputs, op.shapes)
+    if name == "add" and len(op.args) == 2 and all(isinstance(a, Ref | Tensor) for a in op.args):
+        other = op.args[1] if op.args[0] == Ref(own[0]) else op.args[0]
+        if other != Ref(own[0]):
+            return Op(_added, (Ref(own[0]), other), {}, op.outputs, op.shapes)
+    return op
+
+
+def _added(x: Tensor, y: Tensor) -> Tensor:
+    # What is promoted to a wider kind cannot be written over.
+    return x.add_(y) if torch.result_type(x, y) == x.dtype else x + y
 
 
 def channels_last(tape: Tape) -> Tape:

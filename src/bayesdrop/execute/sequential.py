@@ -156,14 +156,37 @@ def _reasons(found: list[tuple[str, nn.Module]], selection: Selection) -> list[t
 
 def _before(layers: list[nn.Module], x: Tensor) -> Tensor:
     """The value that the first noise meets. The input is left alone, whatever works in place."""
+    turned = x.dim() == 4 and x.device.type == "cpu" and _gains(layers)
+    if turned:
+        x = _turned(x)
     for module in layers:
         call = _ACTIVATIONS.get(type(module))
         if call is not None:
             func, rest, kwargs = call(module)
             x = func(x, *rest, **kwargs)
+        elif turned and isinstance(module, nn.Conv2d):
+            x = module._conv_forward(x, _turned(module.weight), module.bias)
         elif type(module) is not nn.Dropout:
             x = module.forward(x)
     return x
+
+
+def _turned(x: Tensor) -> Tensor:
+    """The same with its channels last, also where there is one channel: strides tell the order."""
+    return torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
+
+
+def _gains(layers: list[nn.Module]) -> bool:
+    """Whether images pass faster with their channels last.
+
+    On one core with AVX-512, a maximum over windows takes an eighth of its time, convolutions with windows
+    nine tenths; a 1 x 1 convolution whose channels do not fill the registers takes 1.7 times as long.
+    """
+    maxima = any(isinstance(module, nn.MaxPool2d) for module in layers)
+    convolutions = [module for module in layers if isinstance(module, nn.Conv2d)]
+    windows = [module for module in convolutions if math.prod(module.kernel_size) > 1]
+    usual = all(module.groups == 1 for module in convolutions)
+    return usual and bool(windows) and (maxima or len(windows) == len(convolutions))
 
 
 def _after(
