@@ -126,7 +126,8 @@ def test_whole_networks_give_the_same_draws() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Dropout2d(0.4),
-        nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.2), nn.Flatten(), nn.Linear(8 * 9, 4),
+        nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Dropout(0.2), nn.Flatten(), nn.Linear(8 * 9, 4),
     ).eval()  # fmt: skip
     for module in net:
         if isinstance(module, nn.BatchNorm2d):
