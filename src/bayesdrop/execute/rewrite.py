@@ -234,15 +234,18 @@ _NORM = {
 def _joined(layer: Op, norm: Op) -> Op | None:
     """A layer and the norm after it as one layer; None if they are not what they seem."""
     given = {"eps": 1e-5} | dict(zip(_NORM[norm.func], norm.args, strict=False)) | norm.kwargs
-    if TABLE.get(layer.name) is None or layer.name not in ("linear", *CONVOLUTIONS) or given.get("training"):
+    if layer.name not in ("linear", *CONVOLUTIONS) or given.get("training"):
         return None
     named = dict(zip(("input", "weight", "bias"), layer.args, strict=False)) | layer.kwargs
     weight, bias = named.get("weight"), named.get("bias")
     mean, variance = given.get("running_mean"), given.get("running_var")
-    constants = (weight, mean, variance)
-    if len(layer.refs) != 1 or not all(isinstance(value, Tensor) for value in constants):
+    if not isinstance(weight, Tensor) or not isinstance(mean, Tensor) or not isinstance(variance, Tensor):
         return None
-    if given["input"] != Ref(layer.outputs[0]) or len(layer.shapes[0]) != weight.dim():
+    if (
+        len(layer.refs) != 1
+        or given["input"] != Ref(layer.outputs[0])
+        or len(layer.shapes[0]) != weight.dim()
+    ):
         return None
     scale = (variance + given["eps"]).rsqrt()
     scale = scale if given.get("weight") is None else scale * given["weight"]
@@ -262,7 +265,7 @@ def in_place(tape: Tape) -> Tape:
         return tape
     users = _users(tape)
     fresh: dict[int, tuple[int, ...]] = {}
-    ops = []
+    ops: list[Op] = []
     for op in tape.ops:
         ops.append(_over(op, [i for i in op.refs if i in fresh and users[i] == [len(ops)]], fresh))
         row = TABLE.get(op.name)
