@@ -32,6 +32,8 @@ from bayesdrop.vae import SIVAE, VAE, NegativeBound
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
+#: the first weights of revision 1 did not follow the seed
+REVISION = 2
 METHODS = ("VAE", "VAE, dropout", "SIVAE, learnable", "SIVAE, concrete", "SIVAE, gaussian")
 _SHOWN = 8
 #: share of images in which a pixel has ink, above which it is one that matters

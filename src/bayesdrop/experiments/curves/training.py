@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
-from torch.utils.data import DataLoader
 
 from bayesdrop.errors import must
+from bayesdrop.experiments.caffe import descent
 from bayesdrop.experiments.curves.network import Network, make_network
 from bayesdrop.experiments.curves.series import CURVES, Curve
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
@@ -36,7 +36,6 @@ LOOKS, LOOK_DRAWS, LOOK_PLACES = 16, 200, 25
 KEPT = 2000
 #: what the learning rate of Adam falls to
 FINAL = 1e-2
-MOMENTUM = 0.9
 
 
 def stops(steps: int) -> list[int]:
@@ -138,13 +137,12 @@ def train(
         steps: how many of all `steps` are made, those of the checkpoint included.
         checkpoint: the file to go on from, and to write to.
     """
-    # One item is all rows, in their order: a step is an epoch.
-    whole: Any = DataLoader([(x, y)], batch_size=None, generator=torch.Generator().manual_seed(0))  # type: ignore[arg-type]
     return fit(
         net,
-        whole,
+        (x, y),
         half_squared_error,
         epochs=steps,
+        batch_size=None,
         lr=key["lr"],
         optimizer=lambda groups: make_optimizer(net, network, key),
         scheduler=lambda optimizer: make_schedule(optimizer, network, key),
@@ -157,15 +155,11 @@ def train(
 
 def make_optimizer(net: nn.Module, network: Network, key: Mapping[str, Any]) -> torch.optim.Optimizer:
     """The authors' stochastic gradient descent, biases at twice the rate; or Adam."""
-    biases = [value for name, value in net.named_parameters() if name.endswith("bias")]
-    weights = [value for name, value in net.named_parameters() if not name.endswith("bias")]
-    groups: list[dict[str, Any]] = [{"params": weights}, {"params": biases}]
     if key["solver"] == "adam":
-        return torch.optim.Adam(groups, lr=key["lr"], weight_decay=network.decay, fused=True)
+        return torch.optim.Adam(net.parameters(), lr=key["lr"], weight_decay=network.decay, fused=True)
     if key["solver"] != "sgd":
         raise ValueError(must("make_optimizer", "solver", "'adam' or 'sgd'", key["solver"]))
-    groups[1]["lr"] = 2 * network.lr
-    return torch.optim.SGD(groups, lr=network.lr, momentum=MOMENTUM, weight_decay=network.decay)
+    return descent(net, network.lr, network.decay)
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, network: Network, key: Mapping[str, Any]) -> LRScheduler:

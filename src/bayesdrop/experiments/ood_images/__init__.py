@@ -31,7 +31,7 @@ from bayesdrop.progress import progress_bar
 
 __all__ = ["REVISION", "SMOKE", "Config", "draw", "run"]
 
-REVISION = 2
+REVISION = 3
 _TOO_FEW = (
     "It does where probabilities are far off, as with dropout after all layers. The others are calibrated to "
     "half a per cent, and a temperature fitted to labels with a handful of mistakes is noise."
