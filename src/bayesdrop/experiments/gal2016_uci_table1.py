@@ -21,12 +21,7 @@ from bayesdrop.experiments.uci.claims_2016 import claims_2016
 from bayesdrop.experiments.uci.fits import MEAN_FIELD, METRICS
 from bayesdrop.experiments.uci.known import KnownFits, Plan
 from bayesdrop.experiments.uci.picture import draw_table
-from bayesdrop.experiments.uci.published import (
-    MEDIANS_2016,
-    NO_DROPOUT_2016,
-    PBP_SECONDS,
-    SECONDS_2016,
-)
+from bayesdrop.experiments.uci.published import MEDIANS_2016, NO_DROPOUT_2016, PBP_SECONDS, SECONDS_2016
 from bayesdrop.experiments.uci.report import (
     Benchmark,
     median_rows,

@@ -172,11 +172,7 @@ def draw(outcome: Outcome) -> Any:
                 color = COLORS[place % len(COLORS)]
                 ax.plot(arrays["steps"], trace[row, place, :, column], color=color, label=f"{start:g}")
                 ax.plot([0], [start], marker="o", markersize=4, color=color, clip_on=False)
-            ax.set_title(
-                f"{layer}; learns {pace}",
-                fontsize=10,
-                loc="left",
-            )
+            ax.set_title(f"{layer}; learns {pace}", fontsize=10, loc="left")
             ax.set_ylim(0, 0.54)
             ax.spines[["top", "right"]].set_visible(False)
             ax.grid(color="#E8E8E8", linewidth=0.7)

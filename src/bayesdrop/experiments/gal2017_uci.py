@@ -73,13 +73,7 @@ PRESETS = {
     #: with the sets of fewest rows without dropout, too
     "complete": Config(without_dropout=("boston", "yacht")),
     "paper": Config(steps=None, large_steps=None),
-    "quick": Config(
-        methods=("concrete", "quick"),
-        splits=2,
-        steps=400,
-        large_steps=400,
-        num_draws=300,
-    ),
+    "quick": Config(methods=("concrete", "quick"), splits=2, steps=400, large_steps=400, num_draws=300),
 }
 
 
@@ -123,10 +117,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
 
 def _plan(config: Config) -> Plan:
     return Plan(
-        config.splits,
-        config.repeats,
-        config.num_draws,
-        lambda method, rows: _steps(config, method, rows),
+        config.splits, config.repeats, config.num_draws, lambda method, rows: _steps(config, method, rows)
     )
 
 

@@ -153,12 +153,7 @@ def _row(setting: str, metric: str, values: Array) -> Row:
 
 def make_claims(config: Config, found: Found) -> list[Claim]:
     """Section 2, and the conclusion."""
-    return [
-        _tied(config, found),
-        *_data(config, found),
-        *_forced(config, found),
-        _as_good(config, found),
-    ]
+    return [_tied(config, found), *_data(config, found), *_forced(config, found), _as_good(config, found)]
 
 
 def _tied(config: Config, found: Found) -> Claim:

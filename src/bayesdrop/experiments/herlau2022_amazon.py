@@ -19,10 +19,7 @@ from bayesdrop.plots import new_figure
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
 Array = NDArray[np.float64]
-SETS = {
-    "full": "all words and pairs",
-    "processed": "5,000 most frequent",
-}
+SETS = {"full": "all words and pairs", "processed": "5,000 most frequent"}
 SHOWN = {"books": "Books", "dvd": "DVD", "electronics": "Electronics", "kitchen": "Kitchen"}
 
 

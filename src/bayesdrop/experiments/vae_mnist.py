@@ -58,14 +58,7 @@ class Config:
 
 
 SMOKE = Config(
-    num_train=200,
-    num_test=20,
-    hidden=16,
-    latent=4,
-    eval_masks=4,
-    epochs=1,
-    num_importance=6,
-    seeds=(0, 1),
+    num_train=200, num_test=20, hidden=16, latent=4, eval_masks=4, epochs=1, num_importance=6, seeds=(0, 1)
 )
 PRESETS = {
     "quick": replace(

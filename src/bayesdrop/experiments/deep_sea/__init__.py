@@ -67,10 +67,5 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     faded = run_pieces(shown, fade, cache=cache, progress=progress, label="Functions")
     fading = {str(key["agent"]): piece for key, piece in zip(shown, faded, strict=True)}
     return report(
-        found,
-        fading,
-        depths=config.depths,
-        agents=config.agents,
-        limit=config.episodes,
-        looks=config.looks,
+        found, fading, depths=config.depths, agents=config.agents, limit=config.episodes, looks=config.looks
     )

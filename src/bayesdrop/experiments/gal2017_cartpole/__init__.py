@@ -62,9 +62,7 @@ SMOKE = Config(
     seeds=1, trials=3, short_trials=2, other_trials=2, starts=3, horizon=4, width=8, first_steps=5,
     fit_steps=5, search_steps=2, plain_steps=2, plan_samples=6, plan_iterations=2, num_draws=5,
 )  # fmt: skip
-PRESETS = {
-    "quick": Config(variants=("concrete, mirrored", "fixed"), seeds=1, trials=12, short_trials=6),
-}
+PRESETS = {"quick": Config(variants=("concrete, mirrored", "fixed"), seeds=1, trials=12, short_trials=6)}
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
