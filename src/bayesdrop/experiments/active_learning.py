@@ -18,7 +18,7 @@ from bayesdrop.experiments.row import Claim, Outcome, Row
 from bayesdrop.experiments.settings import all_but
 from bayesdrop.fit import fit
 from bayesdrop.likelihoods import Categorical
-from bayesdrop.plots import new_figure, plot_acquisition
+from bayesdrop.plots import finish_axes, new_figure, plot_acquisition
 from bayesdrop.predict import predict
 
 __all__ = ["Asking", "Task", "draw_curves", "learned", "run_methods"]
@@ -192,7 +192,5 @@ def draw_curves(outcome: Outcome, title: str, *, lowest: float) -> Any:
         plot_acquisition(ax, longest, accuracies, band=None, runs=True, color=color, label=name)
     target = 100 * float(arrays["target"])
     ax.axhline(target, color="0.3", linestyle=":", linewidth=1)
-    ax.set(xlabel="labels asked for", ylabel="test accuracy (%)", title=title)
-    ax.set_ylim(lowest, target + 2)
-    ax.legend(frameon=False, loc="lower right")
+    finish_axes(ax, title, legend="lower right", ylabel="test accuracy (%)", ylim=(lowest, target + 2))
     return figure

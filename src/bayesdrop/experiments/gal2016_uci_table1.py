@@ -12,6 +12,7 @@ have.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,8 +99,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         cache=cache,
         progress=progress,
     )
-    rows = score_rows(found, _COLUMNS, _PRINTED)
-    rows = [_with_no_dropout(row) for row in rows]
+    rows = [_with_no_dropout(row) for row in score_rows(found, _COLUMNS, _PRINTED)]
     rows += median_rows(found, "gal2016", MEDIANS_2016)
     rows += _averaging_rows(found)
     rows += rank_rows(found, ("VI", "PBP"), _COLUMNS, {})
@@ -126,7 +126,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         " before any of its test scores.",
         *found.provenance(),
     )
-    return Outcome(tuple(rows), tuple(claims_2016(found)), found.arrays(), notes)
+    return Outcome(rows, claims_2016(found), found.arrays(), notes)
 
 
 def _plan(config: Config) -> Plan:
@@ -141,14 +141,13 @@ def _with_no_dropout(row: Row) -> Row:
     return replace(row, paper=NO_DROPOUT_2016[name][METRICS.index(row.metric)], note="")
 
 
-def _averaging_rows(found: Benchmark) -> list[Row]:
-    rows = []
+def _averaging_rows(found: Benchmark) -> Iterator[Row]:
+
     for name, label in found.averaged:
         gap, error = found.averaging_gap(name, label)
         note = f"more by {gap:.2g} ± {error:.1g} than the mean over draws"
         ours = float(found.averaged[name, label].mean())
-        rows.append(Row(f"{name}, {label}", "RMSE of averaged weights", None, ours, None, note))
-    return rows
+        yield Row(f"{name}, {label}", "RMSE of averaged weights", None, ours, None, note)
 
 
 def _second_notes() -> dict[tuple[str, str], str]:

@@ -10,6 +10,7 @@ stands beside them. The preset "complete" adds the two smallest sets without dro
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,8 +90,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         cache=cache,
         progress=progress,
     )
-    rows = score_rows(found, _COLUMNS, _PRINTED)
-    rows += _rate_rows(found)
+    rows = [*score_rows(found, _COLUMNS, _PRINTED), *_rate_rows(found)]
     rows += rank_rows(found, ("DGP",), _COLUMNS, AVERAGE_RANKS)
     rows += second_rows(found, {})
     lengths = [
@@ -112,7 +112,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         "Seconds are of one processor core, search and scores included.",
         *found.provenance(),
     )
-    return Outcome(tuple(rows), tuple(claims_2017(found)), found.arrays(), notes)
+    return Outcome(rows, claims_2017(found), found.arrays(), notes)
 
 
 def _plan(config: Config) -> Plan:
@@ -127,8 +127,8 @@ def _steps(config: Config, method: str, rows: int) -> int | None:
     return config.large_steps if rows >= MANY_ROWS else config.steps
 
 
-def _rate_rows(found: Benchmark) -> list[Row]:
-    rows = []
+def _rate_rows(found: Benchmark) -> Iterator[Row]:
+
     for name in found.present:
         rates = found.rates.get((name, "concrete"))
         if rates is None:
@@ -136,9 +136,7 @@ def _rate_rows(found: Benchmark) -> list[Row]:
         for layer, values in enumerate(rates.T):
             label = "input" if layer == 0 else f"hidden {layer}"
             paper = "about 0" if layer == 0 else None
-            error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-            rows.append(Row(f"{name}, {label}", "learned rate p", paper, float(values.mean()), error))
-    return rows
+            yield Row.of_runs(f"{name}, {label}", "learned rate p", values, paper=paper)
 
 
 def draw(outcome: Outcome) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 import numpy as np
 
 from bayesdrop.errors import must
 
-__all__ = ["Claim", "Outcome", "Row", "listed", "mean_and_error", "told"]
+__all__ = ["Claim", "Outcome", "Row", "listed", "mean_and_error", "paired", "told"]
 
 
 def mean_and_error(values: Any) -> tuple[float, float | None]:
@@ -24,6 +24,16 @@ def mean_and_error(values: Any) -> tuple[float, float | None]:
     runs = np.asarray(values, dtype=np.float64)
     error = float(runs.std(ddof=1) / math.sqrt(len(runs))) if len(runs) > 1 else None
     return float(runs.mean()), error
+
+
+def paired(ours: Any, theirs: Any, form: str = ".2g") -> tuple[float, str]:
+    """The mean difference over runs that are paired, and it with its standard error as text.
+
+    >>> paired([2.0, 4.0], [1.0, 2.0])
+    (1.5, '+1.5 +- 0.5')
+    """
+    mean, error = mean_and_error(np.subtract(ours, theirs))
+    return mean, f"{mean:+{form}}" + ("" if error is None else f" +- {error:{form}}")
 
 
 def listed(values: Iterable[float], form: str = ".3f", between: str = ", ") -> str:
@@ -98,10 +108,13 @@ class Claim:
     text: str  #: what the paper says
     measured: str  #: what was measured, with its numbers
     holds: bool  #: whether that bears the paper out
-    correction: str = ""  #: what to say instead, where it does not
+    correction: str = ""  #: what to say instead, where it does not; or to be precise, where it does
+    otherwise: InitVar[str] = ""  #: the correction of a claim that does not hold, and of no other
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, otherwise: str) -> None:
         object.__setattr__(self, "holds", bool(self.holds))
+        if otherwise and not self.holds:
+            object.__setattr__(self, "correction", otherwise)
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from bayesdrop import metrics
 from bayesdrop.attacks import fgsm, pgd
 from bayesdrop.experiments.adversarial_mnist.images import Images, load_images
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.fit import fit
 from bayesdrop.layers import BernoulliDropout, ConcreteDropout, rates
 from bayesdrop.likelihoods import Categorical
@@ -110,8 +111,7 @@ class _Judged:
     """What a network says of images: one pass of averaged weights, and draws where it has any."""
 
     def __init__(self, net: nn.Module, key: Mapping[str, Any], x: Tensor) -> None:
-        with torch.no_grad():
-            self.single = Prediction.from_draws(net(x).unsqueeze(0), Categorical())
+        self.single = one_pass(net, x, Categorical())
         self.drawn: Prediction | None = None
         if key["network"] != PLAIN:
             self.drawn = predict(

@@ -132,7 +132,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         rows += make_rows(part.data, trials)
         claims += make_claims(part.data, trials)
         arrays.update(make_arrays(part.data, trials))
-    return Outcome(tuple(rows), tuple(claims), arrays, tuple(make_notes(config.data)))
+    return Outcome(rows, claims, arrays, make_notes(config.data))
 
 
 @dataclass(frozen=True)

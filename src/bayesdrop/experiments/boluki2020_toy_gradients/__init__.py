@@ -91,4 +91,4 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     arrays |= {"keeps": np.array(config.keeps), "estimators": list(ESTIMATORS)}
     claims = make_claims([first, *others], descent, config.num_estimates, config.trace_estimates)
     rows = make_rows(first, config.num_estimates)
-    return Outcome(tuple(rows), tuple(claims), arrays=arrays, notes=NOTES)
+    return Outcome(rows, claims, arrays=arrays, notes=NOTES)

@@ -23,6 +23,7 @@ from bayesdrop.errors import must
 from bayesdrop.experiments.caffe import descent
 from bayesdrop.experiments.curves.network import Network, make_network
 from bayesdrop.experiments.curves.series import CURVES, Curve
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
 from bayesdrop.fit import History, fit
 from bayesdrop.metrics import rmse
@@ -185,15 +186,10 @@ def ask(net: nn.Module, curve: Curve, key: Mapping[str, Any]) -> dict[str, Any]:
         many = predict(net, x, num_draws=key["num_draws"], seed=seed, keep_draws=False)
         # A seed of its own: the first draws of `many` would be among those they are compared with.
         few = predict(net, x, num_draws=key["few_draws"], seed=seed + 1)
-        with torch.no_grad():
-            standard = net(x)
         values = {
-            "mean": many.mean,
-            "std": many.epistemic.sqrt(),
-            "few_mean": few.mean,
-            "few_std": few.epistemic.sqrt(),
-            "standard": standard,
-        }
+            "mean": many.mean, "std": many.epistemic.sqrt(), "few_mean": few.mean,
+            "few_std": few.epistemic.sqrt(), "standard": one_pass(net, x).mean,
+        }  # fmt: skip
         found |= {f"{place}_{name}": value[:, 0] for name, value in values.items()}
         if y is not None:
             found[f"{place}_rmse"] = float(rmse(many, y.float()))

@@ -167,4 +167,4 @@ def _compared(text: str, measured: str, worse: Tensor, better: Tensor, otherwise
     numbers = (
         f"{float(worse.mean()):.3f} and {float(better.mean()):.3f}, difference {gap:.4f} +- {error:.4f}."
     )
-    return Claim(text, f"{measured} {numbers}", holds, "" if holds else otherwise)
+    return Claim(text, f"{measured} {numbers}", holds, otherwise=otherwise)

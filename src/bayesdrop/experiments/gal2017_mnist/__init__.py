@@ -92,12 +92,12 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     try:
         load_digits()
     except DataNotFound as error:
-        return Outcome(tuple(make_rows(config, plan, None)), notes=(error.brief,))
+        return Outcome(make_rows(config, plan, None), notes=(error.brief,))
     made = run_pieces(plan.keys, train_network, cache=cache, progress=progress, label="Networks")
     pieces = Pieces(plan.keys, made)
     return Outcome(
-        tuple(make_rows(config, plan, pieces)),
-        tuple(make_claims(config, plan, pieces)),
+        make_rows(config, plan, pieces),
+        make_claims(config, plan, pieces),
         arrays=gather_arrays(config, plan, pieces),
-        notes=tuple(make_notes(config)),
+        notes=make_notes(config),
     )

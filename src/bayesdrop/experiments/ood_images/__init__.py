@@ -104,7 +104,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
                 {f"{name} {key}": value for key, value in found[name].items() if key.startswith("curve")}
             )
             advance(1, name)
-    return Outcome(tuple(rows), _claims(found, config), arrays)
+    return Outcome(rows, _claims(found, config), arrays)
 
 
 def _rows(name: str, found: dict[str, Any], places: list[str], config: Config) -> list[Row]:
@@ -190,13 +190,13 @@ def _temperature_claims(found: dict[str, dict[str, Any]]) -> tuple[Claim, Claim]
             f"negative log-likelihood as it is, draws scaled, mean scaled: {likelihood}. Lower with a scaled "
             f"mean for {len(likelier)} of {len(drawn)} networks.",
             len(likelier) == len(drawn),
-            "" if len(likelier) == len(drawn) else _TOO_FEW,
+            otherwise=_TOO_FEW,
         ),
         Claim(
             "A temperature lowers the calibration error of the Monte Carlo predictive.",
             f"per cent as it is, draws scaled, mean scaled: {error}. Lower with scaled draws for "
             f"{len(lower)} of {len(drawn)} networks.",
             len(lower) == len(drawn),
-            "" if len(lower) == len(drawn) else _TOO_FEW,
+            otherwise=_TOO_FEW,
         ),
     )

@@ -163,7 +163,7 @@ def _scores(prediction: Prediction, y: Tensor) -> list[float]:
 
 
 def _error(mean: Tensor, y: Tensor) -> float:
-    return float((mean - y).square().mean().sqrt())
+    return float(rmse(Prediction.from_draws(mean.unsqueeze(0)), y))
 
 
 def _brief(mixture: Mixture) -> list[dict[str, Any]]:
