@@ -173,8 +173,8 @@ def draw(outcome: Outcome) -> Any:
     left, right = figure.subplots(1, 2)
     band = {"alpha": 0.2, "linewidth": 0, "label": "±2 std of draws"}
     left.fill_between(grid, arrays["low"], arrays["high"], color=COLORS[0], **band)
-    plot_draws(left, grid, paths, len(paths))
-    plot_draws(right, grid, 1 / (1 + np.exp(-paths)), len(paths))
+    plot_draws(left, grid, paths, min(8, len(paths)))
+    plot_draws(right, grid, 1 / (1 + np.exp(-paths)), min(8, len(paths)))
     left.plot(grid, arrays["logit"], color="#1A1A1A", linewidth=1.6, label="point estimate")
     left.axhline(0, color="0.6", linewidth=0.6)
     right.plot(grid, arrays["point"], color="#1A1A1A", linewidth=1.6, label="softmax of the point estimate")

@@ -246,7 +246,10 @@ def draw(outcome: Outcome) -> Any:
     for l, row in zip(arrays["length_scales"], rows, strict=True):
         style = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
         middle.annotate(f"l = {l:g}", (weights[row].mean(), spread[row]), (0, -14), **style)
-    ends = {"xlim": (0, 1.25 * weights[rows].mean(1).max()), "ylim": (0, 1.15 * spread[rows].max())}
+    ends: dict[str, Any] = {
+        "xlim": (0, 1.25 * weights[rows].mean(1).max()),
+        "ylim": (0, 1.15 * spread[rows].max()),
+    }
     finish_axes(middle, f"At a fixed p of {arrays['watched']:g}", xlabel="size of the weights", **ends)
     for kind, color in ((f"p = {arrays['watched']:g}", INK), ("learned p", ORANGE)):
         rows = [names.index(f"{kind}, N = {size:,}") for size in arrays["sizes"]]

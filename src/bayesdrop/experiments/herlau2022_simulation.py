@@ -135,7 +135,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     ]
     found = run_pieces(keys, piece, cache=cache, progress=progress, label="Data sets")
     parts = np.split(np.arange(2 * len(config.ridge) + len(config.f)), _cuts(config))
-    rows, curves, best_of = [], {}, {}
+    rows: list[Row] = []
+    curves, best_of = {}, {}
     for features in config.features:
         own = [one for key, one in zip(keys, found, strict=True) if key["features"] == features]
         count = sum(one["count"] for one in own)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
+from bayesdrop.errors import must
 from bayesdrop.plots.checks import list_axes
 
 __all__ = ["BLUE", "COLORS", "INK", "MUTED", "ORANGE", "dress", "finish_axes", "from_zero", "reference_line"]
@@ -28,8 +29,8 @@ def finish_axes(
     axes: Any,
     title: str | None = None,
     *,
-    legend: bool | str | Mapping[str, Any] = False,
-    grid: bool | Literal["x", "y"] = False,
+    legend: Any = False,
+    grid: Any = False,
     **properties: Any,
 ) -> Any:
     """The last touches: a title on the left, two spines, and what else `Axes.set` takes.
@@ -37,13 +38,15 @@ def finish_axes(
     Args:
         axes: matplotlib axes, or several of them.
         title: above each.
-        legend: without a frame, if something has a label: where it fits, at a place by matplotlib's name, or
-            with options of one's own.
-        grid: pale lines behind all else, both ways or across one axis.
+        legend: without a frame, if something has a label: True, a place by matplotlib's name, or options of
+            one's own.
+        grid: pale lines behind all else: True for both ways, "x" or "y" for one.
         properties: as `xlabel`, `ylabel`, `xlim`, `ylim`, `xscale` and `yscale`.
 
     Returns: the axes, as they were given.
     """
+    if not isinstance(grid, bool) and grid not in ("x", "y"):
+        raise ValueError(must("finish_axes", "grid", "True, False, 'x' or 'y'", grid))
     for ax in list_axes("finish_axes", axes):
         ax.set(**properties)
         if title is not None:

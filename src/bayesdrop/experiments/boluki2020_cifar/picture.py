@@ -36,6 +36,6 @@ def draw(outcome: Outcome) -> Any:
                 across = np.linspace(0, 1, max(len(ordered), 2))
                 learned.plot(across, np.resize(ordered, len(across)), style, color=colour)
     finish_axes(certain, legend={"fontsize": 7}, xlabel=THRESHOLD, ylabel="PAvPU")
-    across = "units, by rate (layer 1 solid, layer 2 dashed)"
-    finish_axes(learned, xlabel=across, ylabel="learned drop rate")
+    units = "units, by rate (layer 1 solid, layer 2 dashed)"
+    finish_axes(learned, xlabel=units, ylabel="learned drop rate")
     return figure

@@ -30,8 +30,8 @@ def draw(outcome: Outcome) -> Any:
                 seconds = np.asarray(arrays[f"{data}|{model}|{recipe}|seconds"], dtype=float)
                 scores = 100 * np.asarray(arrays[key], dtype=float)
                 curves.plot(seconds, scores, style, color=f"C{place}", label=f"{model}, {recipe}")
-    names = {"xlabel": "CPU seconds of training", "ylabel": "NDCG@100 of validation users (%)"}
-    finish_axes(curves, legend={"fontsize": 7}, xscale="log", **names)
+    labels = {"xlabel": "CPU seconds of training", "ylabel": "NDCG@100 of validation users (%)"}
+    finish_axes(curves, legend={"fontsize": 7}, xscale="log", **labels)
     means = {
         (model, recipe): 100 * float(np.mean(arrays[f"{data}|{model}|{recipe}|ndcg"]))
         for model, recipe in names
@@ -46,6 +46,6 @@ def draw(outcome: Outcome) -> Any:
         if key in arrays:
             popularity = np.asarray(arrays[f"{data}|{model}|our|popularity"], dtype=float)
             rates.plot(popularity, arrays[key], ".", markersize=2, alpha=0.5, label=model)
-    names = {"xlabel": "share of users who chose the item", "ylabel": "learned chance of dropping it"}
-    finish_axes(rates, legend=True, xscale="log", **names)
+    labels = {"xlabel": "share of users who chose the item", "ylabel": "learned chance of dropping it"}
+    finish_axes(rates, legend=True, xscale="log", **labels)
     return figure

@@ -89,7 +89,8 @@ def make_claims(config: Any, found: Found) -> Iterator[Claim]:
         all(gain > 0 for gain, _ in gains),
     )
     for method, title in (("bernoulli", fixed), ("concrete", "Concrete")):
-        gap, text = paired(*(_values(found, method, way, "calibration") for way in ("draws", "single")))
+        drawn, single = (_values(found, method, way, "calibration") for way in ("draws", "single"))
+        gap, text = paired(drawn, single)
         yield Claim(
             f"Draws are better calibrated than the single pass: {title}.",
             f"calibration RMSE of MC less that of the single pass: {text}",

@@ -36,7 +36,7 @@ def make_rows(config: Config, plan: Plan, pieces: Pieces | None) -> list[Row]:
         return Row.of_runs(setting, metric, [] if pieces is None else pieces.values(keys, what), paper=paper)
 
     def rate_rows(setting: str, keys: Keys, paper: Mapping[str, str]) -> list[Row]:
-        rates = [[]] * len(LAYERS) if pieces is None else pieces.values(keys, "rates").T
+        rates: Any = [[]] * len(LAYERS) if pieces is None else pieces.values(keys, "rates").T
         return [
             Row.of_runs(setting, f"rate, {layer}", own, paper=paper.get(layer))
             for layer, own in zip(LAYERS, rates, strict=True)

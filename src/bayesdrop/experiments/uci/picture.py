@@ -41,7 +41,7 @@ def draw_scores(figure: Any, outcome: Outcome, columns: Sequence[str], metric: i
             values = np.array(arrays["scores"].get(f"{name}/{label}", []))
             shown[f"ours: {label}"] = mean_and_error(values[:, metric]) if len(values) else None
         colors = [_PAPER] * len(columns) + [_OURS] * len(labels)
-        plot_estimates(ax, shown, color=colors, marker="s" * len(columns) + "o" * len(labels))
+        plot_estimates(ax, shown, color=colors, marker=["s"] * len(columns) + ["o"] * len(labels))
         finish_axes(ax, name, grid="x")
         ax.tick_params(axis="y", labelsize=8)
         ax.tick_params(axis="x", labelsize=7)
