@@ -86,7 +86,8 @@ def run_methods(
     }
     found = run_groups(groups, function, cache=cache, progress=progress, label="Active learning")
     needed: dict[str, float] = {}
-    rows, arrays = [], {}
+    rows: list[Row] = []
+    arrays: dict[str, Any] = {}
     for method, runs in found.items():
         labels = [_needed(run, config) for run in runs]
         needed[method] = float(np.mean(labels))

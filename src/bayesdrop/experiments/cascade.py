@@ -138,8 +138,8 @@ def draw_costs(outcome: Outcome, title: str, *, strong_name: str, highest: float
         style = {"color": "0.5", "linestyle": "--"} if name == "random" else {"color": f"C{place}"}
         ax.plot(cost, arrays[f"curve {name}"], marker="o", markersize=3.5, label=label, **style)
     ax.axhline(arrays["strong"], color="0.3", linestyle=":", linewidth=1)
-    place = {"xytext": (0, 4), "textcoords": "offset points", "ha": "right"}
-    ax.annotate(f"{strong_name} alone", (cost[-1], arrays["strong"]), **place)
+    above = {"xytext": (0, 4), "textcoords": "offset points", "ha": "right"}
+    ax.annotate(f"{strong_name} alone", (cost[-1], arrays["strong"]), **above)
     ax.set_ylim(top=highest)
     names = {
         "xlabel": f"multiply-adds an image, as a share of {strong_name}'s",

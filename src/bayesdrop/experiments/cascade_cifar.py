@@ -98,17 +98,10 @@ def _weak(config: Config, split: Split) -> dict[str, Any]:
         torch.manual_seed(config.seed)
         net = _small(config)
     fit(
-        net,
-        split.train,
-        NegativeELBO(Categorical(), num_data=len(split.train[0])),
-        epochs=config.weak_epochs,
-        lr=3e-3,
-        scheduler="one-cycle",
-        augment=AUGMENT,
-        channels_last=True,
-        seed=config.seed,
-        progress=False,
-    )
+        net, split.train, NegativeELBO(Categorical(), num_data=len(split.train[0])),
+        epochs=config.weak_epochs, lr=3e-3, scheduler="one-cycle", augment=AUGMENT, channels_last=True,
+        seed=config.seed, progress=False,
+    )  # fmt: skip
     return described(
         predict(
             net.eval(), split.test[0], num_draws=config.num_draws, seed=config.seed, likelihood=Categorical(),

@@ -78,17 +78,10 @@ def train_network(key: Mapping[str, Any]) -> dict[str, Any]:
     likelihood = Gaussian(NOISE_STD)
     epochs = max(1, round(key["steps"] / math.ceil(size / key["batch_size"])))
     history = fit(
-        network,
-        (x, y),
-        NegativeELBO(likelihood, num_data=size),
-        epochs=epochs,
-        batch_size=key["batch_size"],
-        lr=key["lr"],
-        rate_lr=key["rate_lr"],
-        scheduler="cosine",
-        seed=seed,
+        network, (x, y), NegativeELBO(likelihood, num_data=size), epochs=epochs,
+        batch_size=key["batch_size"], lr=key["lr"], rate_lr=key["rate_lr"], scheduler="cosine", seed=seed,
         progress=False,
-    )
+    )  # fmt: skip
     layers = [part for part in network if isinstance(part, BernoulliDropout | ConcreteDropout)]
     ends = [float(layer.p.detach()) for layer in layers]
     weights = [

@@ -133,16 +133,9 @@ def _network(key: Mapping[str, Any]) -> dict[str, Any]:
         return ElboTerms(terms.nll, terms.kl + penalty / len(curve.x))
 
     history = fit(
-        net,
-        (curve.x.float(), curve.y.float()),
-        objective,
-        epochs=key["steps"],
-        batch_size=len(curve.x),
-        lr=key["lr"],
-        scheduler="cosine",
-        seed=key["seed"],
-        progress=False,
-    )
+        net, (curve.x.float(), curve.y.float()), objective, epochs=key["steps"], batch_size=len(curve.x),
+        lr=key["lr"], scheduler="cosine", seed=key["seed"], progress=False,
+    )  # fmt: skip
     end = float(curve.x[-1])
     fine = torch.linspace(end - 0.5, end + 0.5, key["num_fine"], dtype=torch.float64).unsqueeze(1)
     asked = ask(net, curve, key)

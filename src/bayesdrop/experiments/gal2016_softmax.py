@@ -86,16 +86,9 @@ def _network(key: Mapping[str, Any]) -> dict[str, Any]:
         net = mlp(1, (key["width"],) * 2, 1, p=key["p"], input_p=0, length_scale=key["length_scale"])
     objective = NegativeELBO(Bernoulli(), num_data=len(x))
     fit(
-        net,
-        (x, y),
-        objective,
-        epochs=key["epochs"],
-        batch_size=len(x),
-        lr=key["lr"],
-        scheduler="cosine",
-        seed=key["seed"],
-        progress=False,
-    )
+        net, (x, y), objective, epochs=key["epochs"], batch_size=len(x), lr=key["lr"], scheduler="cosine",
+        seed=key["seed"], progress=False,
+    )  # fmt: skip
     grid = torch.linspace(-key["far"] - 1, key["far"] + 1, key["num_grid"]).unsqueeze(1)
     places = torch.cat([grid, torch.tensor([[key["far"]]]), x])
     seen = predict(net, places, num_draws=key["num_draws"], seed=key["seed"], keep_draws=True)

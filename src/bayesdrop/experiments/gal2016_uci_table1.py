@@ -70,14 +70,9 @@ class Config:
 
 
 SMOKE = Config(
-    datasets=("boston",),
-    methods=("gal2016", "quick", "meanfield"),
-    without_dropout=("boston",),
-    splits=2,
-    repeats=2,
-    steps=20,
-    num_draws=50,
-)
+    datasets=("boston",), methods=("gal2016", "quick", "meanfield"), without_dropout=("boston",), splits=2,
+    repeats=2, steps=20, num_draws=50,
+)  # fmt: skip
 PRESETS = {
     #: with mean-field VI, and boston without dropout
     "complete": Config(methods=("gal2016", "gal2018", "default", "meanfield"), without_dropout=("boston",)),

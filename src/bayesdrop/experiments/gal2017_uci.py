@@ -61,15 +61,9 @@ class Config:
 
 
 SMOKE = Config(
-    datasets=("boston",),
-    methods=("two-layers", "concrete"),
-    without_dropout=("boston",),
-    splits=2,
-    repeats=2,
-    steps=20,
-    large_steps=20,
-    num_draws=50,
-)
+    datasets=("boston",), methods=("two-layers", "concrete"), without_dropout=("boston",), splits=2,
+    repeats=2, steps=20, large_steps=20, num_draws=50,
+)  # fmt: skip
 PRESETS = {
     #: with the sets of fewest rows without dropout, too
     "complete": Config(without_dropout=("boston", "yacht")),

@@ -132,15 +132,9 @@ def _piece(config: Config, key: Mapping[str, Any]) -> dict[str, Any]:
         torch.manual_seed(seed)
         model = _model(key["method"], config)
     fit(
-        model,
-        (train, train),
-        NegativeBound(),
-        epochs=config.epochs,
-        lr=config.lr,
-        scheduler="linear",
-        seed=seed,
-        progress=False,
-    )
+        model, (train, train), NegativeBound(), epochs=config.epochs, lr=config.lr, scheduler="linear",
+        seed=seed, progress=False,
+    )  # fmt: skip
     rates = torch.zeros(784)
     if isinstance(model, SIVAE):
         model.num_masks = config.eval_masks

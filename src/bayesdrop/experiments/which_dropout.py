@@ -125,17 +125,9 @@ def train_and_score(key: Mapping[str, Any]) -> dict[str, Any]:
     likelihood = Gaussian(0.5, noise="learned")
     objective = NegativeELBO(likelihood, num_data=len(split.x_train))
     fit(
-        model,
-        (split.x_train, split.y_train),
-        objective,
-        epochs=key["epochs"],
-        batch_size=key["batch_size"],
-        lr=3e-3,
-        rate_lr=1e-2,
-        scheduler="cosine",
-        seed=key["split"],
-        progress=False,
-    )
+        model, (split.x_train, split.y_train), objective, epochs=key["epochs"], batch_size=key["batch_size"],
+        lr=3e-3, rate_lr=1e-2, scheduler="cosine", seed=key["split"], progress=False,
+    )  # fmt: skip
     seconds = time.process_time() - start
     found = {key["kind"]: _scores(model, likelihood, split, key["num_draws"])}
     if key["kind"] == "Concrete":

@@ -64,28 +64,15 @@ class Config:
 
 
 SMOKE = Config(
-    dataset="digits",
-    radii=(0.1, 0.3),
-    steps=2,
-    attack_draws=2,
-    num_images=30,
-    num_draws=4,
-    num_train=300,
-    epochs=3,
-    num_seeds=2,
-)
+    dataset="digits", radii=(0.1, 0.3), steps=2, attack_draws=2, num_images=30, num_draws=4, num_train=300,
+    epochs=3, num_seeds=2,
+)  # fmt: skip
 PRESETS = {
     "quick": Config(
-        radii=(0.1, 0.3),
-        steps=6,
-        attack_draws=4,
-        num_images=100,
-        num_draws=10,
-        num_train=4000,
-        epochs=2,
+        radii=(0.1, 0.3), steps=6, attack_draws=4, num_images=100, num_draws=10, num_train=4000, epochs=2,
         num_seeds=2,
     )
-}
+}  # fmt: skip
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:

@@ -134,20 +134,10 @@ def _fit(
     has_noise = any(isinstance(part, StochasticLayer) for part in net.modules())
     objective = NegativeELBO(Categorical(), num_data=len(split.train[0])) if has_noise else cross_entropy
     fit(
-        net,
-        split.train,
-        objective,
-        epochs=epochs,
-        batch_size=warm["batch_size"],
-        lr=lr,
-        rate_lr=rate_lr,
-        weight_decay=_WEIGHT_DECAY,
-        scheduler="one-cycle",
-        augment=AUGMENT,
-        channels_last=True,
-        seed=warm["seed"],
-        progress=False,
-    )
+        net, split.train, objective, epochs=epochs, batch_size=warm["batch_size"], lr=lr, rate_lr=rate_lr,
+        weight_decay=_WEIGHT_DECAY, scheduler="one-cycle", augment=AUGMENT, channels_last=True,
+        seed=warm["seed"], progress=False,
+    )  # fmt: skip
     net.eval()
 
 

@@ -44,14 +44,9 @@ class Config:
 
 
 SMOKE = Config(
-    num_data=50,
-    keeps=(0.3, 0.7),
-    num_estimates=20,
-    networks=2,
-    other_keeps=(0.5,),
-    trace_steps=4,
+    num_data=50, keeps=(0.3, 0.7), num_estimates=20, networks=2, other_keeps=(0.5,), trace_steps=4,
     trace_estimates=5,
-)
+)  # fmt: skip
 
 NOTES = (
     "The paper prints no numbers in this figure, nor the inputs' distribution, biases and temperature: here "

@@ -43,7 +43,8 @@ def fit_process(key: Mapping[str, Any]) -> dict[str, Any]:
     # Infinitely many cosine units with random phases: the squared exponential.
     kernel = NetworkKernel("cosine", length_scale=length_scale, variance=variance)
     process = GaussianProcess(kernel, 1 / noise_variance)
-    grid = torch.from_numpy(np.linspace(*key["between"], key["num_grid"]))
+    start, stop = key["between"]
+    grid = torch.linspace(start, stop, key["num_grid"], dtype=torch.float64)
     found: dict[str, Any] = {
         "grid": grid.numpy(),
         "length_scale": length_scale,

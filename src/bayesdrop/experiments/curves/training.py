@@ -139,19 +139,11 @@ def train(
         checkpoint: the file to go on from, and to write to.
     """
     return fit(
-        net,
-        (x, y),
-        half_squared_error,
-        epochs=steps,
-        batch_size=None,
-        lr=key["lr"],
+        net, (x, y), half_squared_error, epochs=steps, batch_size=None, lr=key["lr"],
         optimizer=lambda groups: make_optimizer(net, network, key),
-        scheduler=lambda optimizer: make_schedule(optimizer, network, key),
-        checkpoint=checkpoint,
-        checkpoint_every=KEPT,
-        seed=key["seed"],
-        progress=False,
-    )
+        scheduler=lambda optimizer: make_schedule(optimizer, network, key), checkpoint=checkpoint,
+        checkpoint_every=KEPT, seed=key["seed"], progress=False,
+    )  # fmt: skip
 
 
 def make_optimizer(net: nn.Module, network: Network, key: Mapping[str, Any]) -> torch.optim.Optimizer:

@@ -70,27 +70,15 @@ class Config:
 
 
 SMOKE = Config(
-    problems=("text", "CO2"),
-    cells=("GRU",),
-    num_seeds=2,
-    text_sequences=16,
-    num_test=8,
-    hidden=8,
-    text_epochs=1,
-    series_epochs=1,
-    num_draws=3,
-)
+    problems=("text", "CO2"), cells=("GRU",), num_seeds=2, text_sequences=16, num_test=8, hidden=8,
+    text_epochs=1, series_epochs=1, num_draws=3,
+)  # fmt: skip
 PRESETS = {
     "quick": Config(
-        problems=("text", "CO2"),
-        cells=("LSTM",),
-        text_sequences=400,
-        num_test=60,
-        text_epochs=8,
-        series_epochs=20,
-        num_draws=10,
+        problems=("text", "CO2"), cells=("LSTM",), text_sequences=400, num_test=60, text_epochs=8,
+        series_epochs=20, num_draws=10,
     )
-}
+}  # fmt: skip
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:

@@ -93,16 +93,9 @@ def train_and_score(key: Mapping[str, Any]) -> dict[str, float]:
     }[problem.kind]
     net = _network(key, problem)
     fit(
-        net,
-        (problem.x, problem.y),
-        NegativeELBO(likelihood, num_data=len(problem.x)),
-        epochs=key["epochs"],
-        batch_size=key["batch_size"],
-        lr=key["lr"],
-        scheduler="linear",
-        seed=key["seed"],
-        progress=False,
-    )
+        net, (problem.x, problem.y), NegativeELBO(likelihood, num_data=len(problem.x)), epochs=key["epochs"],
+        batch_size=key["batch_size"], lr=key["lr"], scheduler="linear", seed=key["seed"], progress=False,
+    )  # fmt: skip
 
     def predicted(x: Tensor) -> Prediction:
         if key["variant"] == NONE:
@@ -111,13 +104,9 @@ def train_and_score(key: Mapping[str, Any]) -> dict[str, float]:
             # That a recurrence has no noise is what one of the variants is.
             warnings.simplefilter("ignore", PartlyRandom)
             return predict(
-                net,
-                x,
-                num_draws=key["num_draws"],
-                seed=key["seed"],
-                likelihood=likelihood,
+                net, x, num_draws=key["num_draws"], seed=key["seed"], likelihood=likelihood,
                 keep_draws=problem.kind == "number",
-            )
+            )  # fmt: skip
 
     some = slice(len(problem.x_new))
     inside = predicted(problem.x_new)

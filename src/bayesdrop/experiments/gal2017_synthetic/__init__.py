@@ -51,15 +51,10 @@ class Config:
 SMOKE = Config(sizes=(10, 60), epochs=(4, 3), repeats=2, width=8, batch_size=20, num_test=50, num_draws=5)
 PRESETS = {
     "paper": Config(
-        sizes=(10, 25, 50, 100, 1000, 10_000),
-        epochs=(2000, 1000, 500, 200, 20, 2),
-        width=1024,
-        batch_size=20,
-        rate_lr=1e-3,
-        cosine=False,
-        num_draws=20,
+        sizes=(10, 25, 50, 100, 1000, 10_000), epochs=(2000, 1000, 500, 200, 20, 2), width=1024,
+        batch_size=20, rate_lr=1e-3, cosine=False, num_draws=20,
     )
-}
+}  # fmt: skip
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:

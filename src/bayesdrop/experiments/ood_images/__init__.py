@@ -55,14 +55,9 @@ class Config:
 
 
 SMOKE = Config(
-    variants=("LeNet", "MC dropout", "concrete"),
-    num_images=300,
-    num_draws=4,
-    splits=3,
-    epochs=1,
-    head_epochs=1,
-    num_train=320,
-)
+    variants=("LeNet", "MC dropout", "concrete"), num_images=300, num_draws=4, splits=3, epochs=1,
+    head_epochs=1, num_train=320,
+)  # fmt: skip
 
 
 def read_folder(path: str) -> Tensor:
