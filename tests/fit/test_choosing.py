@@ -23,7 +23,8 @@ def net(p: float = 0.0) -> nn.Sequential:
 
 
 def squared_error(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    return (model(x) - y).square().mean()
+    loss: Tensor = (model(x) - y).square().mean()
+    return loss
 
 
 class Items(Dataset[Any]):
@@ -48,7 +49,7 @@ def rows_of_steps(train: Any, **options: Any) -> list[list[float]]:
 
 @pytest.mark.parametrize("train", [(X, Y), TensorDataset(X, Y), Items()])
 def test_batches_chooses_the_rows_of_every_step(train: Any) -> None:
-    asked = {1: [[0, 5], torch.tensor([3])], 2: [range(6)]}
+    asked: dict[int, list[Any]] = {1: [[0, 5], torch.tensor([3])], 2: [range(6)]}
     found = rows_of_steps(train, epochs=2, batches=lambda epoch: [list(rows) for rows in asked[epoch]])
     assert found == [[0, 5], [3], [0, 1, 2, 3, 4, 5]]
 
@@ -66,7 +67,7 @@ def test_rows_and_noise_come_from_the_generator_in_the_order_of_a_plain_loop() -
     for _ in range(4):
         rows = torch.randint(len(X), (3,))
         optimizer.zero_grad()
-        squared_error(model, X[rows], Y[rows]).backward()
+        squared_error(model, X[rows], Y[rows]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     end = torch.rand(2)
 

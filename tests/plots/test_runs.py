@@ -95,7 +95,7 @@ def test_a_reliability_curve_may_be_the_mean_of_runs(difference: bool) -> None:
 
 WRONG: dict[str, tuple[type[Exception], str, Any]] = {
     "runs": (ValueError, "plot_runs: `values`", lambda ax: plot_runs(ax, [1], [[1.0, 2.0]])),
-    "band": (ValueError, "plot_runs: `band`", lambda ax: plot_runs(ax, [1], [1.0], band="all")),
+    "band": (ValueError, "plot_runs: `band`", lambda ax: plot_runs(ax, [1], [1.0], band="all")),  # type: ignore[arg-type]
     "none": (TypeError, "plot_estimates: `estimates`", lambda ax: plot_estimates(ax, {})),
     "negative": (ValueError, r"`estimates\['a'\]`", lambda ax: plot_estimates(ax, {"a": (1, -1)})),
     "three": (ValueError, r"`estimates\['a'\]`", lambda ax: plot_estimates(ax, {"a": (1, 1, 1)})),
