@@ -108,6 +108,18 @@ def test_code_that_seeds_gets_what_it_asked_for(seed: int) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_code_that_seeds_draws_first_weights_and_all_else_from_that_seed(name: str) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        expected = [CALLS[name](), torch.rand(2)]
+    with random_state_kept():
+        torch.manual_seed(5)
+        found = [CALLS[name](), torch.rand(2)]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_a_generator_that_is_handed_in_is_used() -> None:
     generator = torch.Generator().manual_seed(5)
     with Stream():

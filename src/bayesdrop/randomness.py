@@ -144,8 +144,9 @@ class Stream(TorchFunctionMode):
     def _drawn(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(func, types.FunctionType):
             if name in _FIRST_WEIGHTS and _on_cpu(args, kwargs) and kwargs.get("generator") is None:
-                return func(*args, **{**kwargs, "generator": self.generator})
-            if name in _CHOOSING:
+                own = {} if self._watch.seeded() else {"generator": self.generator}
+                return func(*args, **(kwargs | own))
+            if name in _CHOOSING and not self._watch.seeded():
                 return self._borrowed(func, args, kwargs)
             if name not in _BODIES:
                 return func(*args, **kwargs)
@@ -236,26 +237,27 @@ class Turns:
 
     Args:
         seed: where the run's numbers begin.
+        generator: where they begin instead; it stands where they ended after every stretch.
     """
 
-    def __init__(self, seed: int) -> None:
-        self._state = torch.Generator().manual_seed(seed).get_state()
+    def __init__(self, seed: int, generator: torch.Generator | None = None) -> None:
+        self._generator = torch.Generator().manual_seed(seed) if generator is None else generator
 
     @contextmanager
     def lent(self) -> Iterator[None]:
         """The global generator, where the last stretch of this run ended; given back as it was."""
         with _global:
             before = _global_state()
-            _set_global_state(self._state)
+            _set_global_state(self._generator.get_state())
             try:
                 yield
             finally:
-                self._state = _global_state()
+                self._generator.set_state(_global_state())
                 _set_global_state(before)
 
     def copy(self) -> Stream:
         """The numbers that come next, without using them up."""
-        return Stream(self._state)
+        return Stream(self._generator.get_state())
 
     def each(self, items: Iterator[_Item]) -> Iterator[_Item]:
         """The same items, each fetched in a stretch of its own."""

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import bayesdrop.experiments.pieces
-from bayesdrop.experiments import PieceCache, run_pieces
+from bayesdrop.experiments import PieceCache, run_groups, run_pieces
 
 
 class Counted:
@@ -217,3 +217,21 @@ def test_a_damaged_piece_is_computed_again(tmp_path: Path) -> None:
         assert found is None or (
             found["rmse"] == kept["rmse"] and np.array_equal(found["weights"], kept["weights"])
         )
+
+
+def test_groups_keep_their_pieces_in_order_and_empty_ones_stay(tmp_path: Path) -> None:
+    groups = {"a": [{"n": 1}, {"n": 2}], "none": [], ("b", 2): [{"n": 1}, {"n": 5}]}
+    asked = []
+
+    def function(key: Any) -> dict[str, Any]:
+        asked.append(key["n"])
+        return {"square": key["n"] ** 2}
+
+    found = run_groups(groups, function, cache=PieceCache("toy", folder=tmp_path))
+    assert {name: [piece["square"] for piece in own] for name, own in found.items()} == {
+        "a": [1, 4],
+        "none": [],
+        ("b", 2): [1, 25],
+    }
+    # A key that two groups share is computed once.
+    assert sorted(asked) == [1, 2, 5]

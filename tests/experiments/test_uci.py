@@ -356,7 +356,7 @@ def test_no_draw_of_a_network_without_dropout_differs(csv: str) -> None:
 def test_medians_have_their_quartiles() -> None:
     found = Benchmark(["boston"], [])
     found.scores["boston", "m"] = np.array([[1.0, 5.0], [2.0, 4.0], [3.0, 3.0], [4.0, 2.0], [9.0, 1.0]])
-    rows = median_rows(found, "m", {("boston", 0): "2.68"})
+    rows = list(median_rows(found, "m", {("boston", 0): "2.68"}))
     assert [(row.metric, row.ours, row.paper) for row in rows] == [
         ("median RMSE", 3.0, "2.68"),
         ("median log-likelihood (nats)", 3.0, None),

@@ -33,6 +33,11 @@ def test_posterior_and_evidence_are_those_of_scikit_learn() -> None:
     ours = process.posterior(x, y, new)
     torch.testing.assert_close(ours[0], torch.from_numpy(mean))
     torch.testing.assert_close(ours[1], torch.from_numpy(covariance[..., 0]))
+    marginal = process.marginals(x, y, new)
+    torch.testing.assert_close(marginal[0], torch.from_numpy(mean))
+    torch.testing.assert_close(
+        marginal[1], torch.from_numpy(peer.predict(new.numpy(), return_std=True)[1][:, 0])
+    )
     evidence = peer.log_marginal_likelihood(peer.kernel_.theta)
     assert process.log_evidence(x, y).item() == pytest.approx(evidence)
 

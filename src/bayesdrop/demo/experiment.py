@@ -185,7 +185,6 @@ def _run(config: DemoConfig, split: Split, progress: bool | None) -> DemoResult:
     hidden = mlp(5, [config.width] * config.depth, 1, p=config.p, input_p=0)
     model = nn.Sequential(Calendar(train.x), *hidden, Rescale(train.y))
     likelihood = Gaussian(noise="map")
-    steps = config.epochs * math.ceil(len(train) / config.batch_size)
     start = time.perf_counter()
     fit(
         model,
@@ -194,7 +193,7 @@ def _run(config: DemoConfig, split: Split, progress: bool | None) -> DemoResult:
         epochs=config.epochs,
         batch_size=config.batch_size,
         lr=config.lr,
-        scheduler=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps),
+        scheduler="cosine",
         seed=config.seed,
         progress=progress,
     )

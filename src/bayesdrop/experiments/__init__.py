@@ -20,11 +20,17 @@ It has
   file without running anything, so all it needs is in `outcome.rows` and `outcome.arrays`. Make the figure
   with `bayesdrop.plots.new_figure`.
 
+What many of them do is written once: `run_groups` for several seeds of every method; `picked` and `all_but`
+(`settings.py`) for the settings of a key; `Row.of_runs`, `mean_and_error`, `paired`, `listed` and `told`
+(`row.py`) for means over runs and for sentences with numbers; `Claim(..., otherwise=...)` for what is said
+where a claim fails; `one_pass` for a network without its noise; `plot_runs`, `plot_estimates` and
+`finish_axes` of `bayesdrop.plots` for pictures.
+
 `run_experiment(name)` runs one and writes `<name>.json` and `<name>.png`. A preset other than the default,
 or settings of one's own, go to files with other names, so that they never replace the reproduction.
 """
 
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.pieces import PieceCache, run_groups, run_pieces
 from bayesdrop.experiments.record import Record, read_record
 from bayesdrop.experiments.registry import EXPERIMENTS, Experiment, load_experiment
 from bayesdrop.experiments.row import Claim, Outcome, Row
@@ -41,5 +47,6 @@ __all__ = [
     "load_experiment",
     "read_record",
     "run_experiment",
+    "run_groups",
     "run_pieces",
 ]

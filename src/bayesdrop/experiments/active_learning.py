@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from bayesdrop import acquire
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.caffe import cross_entropy
+from bayesdrop.experiments.one_pass import one_pass
+from bayesdrop.experiments.pieces import PieceCache, run_groups
 from bayesdrop.experiments.row import Claim, Outcome, Row
+from bayesdrop.experiments.settings import all_but
+from bayesdrop.fit import fit
 from bayesdrop.likelihoods import Categorical
-from bayesdrop.plots import new_figure, plot_acquisition
+from bayesdrop.plots import finish_axes, new_figure, plot_acquisition
 from bayesdrop.predict import predict
-from bayesdrop.randomness import random_state_kept
 
 __all__ = ["Asking", "Task", "draw_curves", "learned", "run_methods"]
 
@@ -76,39 +78,36 @@ def run_methods(
         cache: of the pieces.
         progress: whether to draw a bar.
     """
-    keys = [
-        {"method": method, "repeat": repeat, **asdict(replace(config, methods=(), repeats=0))}
+    # As the keys of all pieces so far have it.
+    settings = all_but(config) | {"methods": (), "repeats": 0}
+    groups = {
+        method: [{"method": method, "repeat": repeat, **settings} for repeat in range(config.repeats)]
         for method in config.methods
-        for repeat in range(config.repeats)
-    ]
-    pieces = run_pieces(keys, function, cache=cache, progress=progress, label="Active learning")
-    needed: dict[str, Tensor] = {}
-    rows, arrays = [], {}
-    for place, method in enumerate(config.methods):
-        runs = pieces[place * config.repeats : (place + 1) * config.repeats]
-        needed[method] = torch.tensor([_needed(run, config) for run in runs], dtype=torch.float64)
-        error = float(needed[method].std() / config.repeats**0.5) if config.repeats > 1 else None
-        note = (
-            "" if all(max(run["accuracy"]) >= config.target for run in runs) else "some runs never got there"
-        )
-        metric = f"labels for {100 * config.target:g} %"
-        rows.append(Row(method, metric, None, float(needed[method].mean()), error, note))
-        for repeat, found in enumerate(runs):
-            arrays[f"{method} {repeat} labels"] = found["labels"]
-            arrays[f"{method} {repeat} accuracy"] = found["accuracy"]
+    }
+    found = run_groups(groups, function, cache=cache, progress=progress, label="Active learning")
+    needed: dict[str, float] = {}
+    rows: list[Row] = []
+    arrays: dict[str, Any] = {}
+    for method, runs in found.items():
+        labels = [_needed(run, config) for run in runs]
+        needed[method] = float(np.mean(labels))
+        reached = all(max(run["accuracy"]) >= config.target for run in runs)
+        note = "" if reached else "some runs never got there"
+        rows.append(Row.of_runs(method, f"labels for {100 * config.target:g} %", labels, note=note))
+        for repeat, run in enumerate(runs):
+            arrays |= {f"{method} {repeat} {what}": run[what] for what in ("labels", "accuracy")}
     claims = []
     if {"random", "bald"} <= set(config.methods):
-        share = float(needed["bald"].mean() / needed["random"].mean())
+        share = needed["bald"] / needed["random"]
         claims.append(
             Claim(
                 "BALD needs a fraction, at most 60 %, of the labels that random choice needs.",
-                f"{float(needed['bald'].mean()):.0f} against {float(needed['random'].mean()):.0f} labels: "
-                f"{100 * share:.0f} %.",
+                f"{needed['bald']:.0f} against {needed['random']:.0f} labels: {100 * share:.0f} %.",
                 share <= 0.6,
             )
         )
-    arrays.update({"methods": list(config.methods), "repeats": config.repeats, "target": config.target})
-    return Outcome(tuple(rows), tuple(claims), arrays)
+    arrays |= {"methods": list(config.methods), "repeats": config.repeats, "target": config.target}
+    return Outcome(rows, claims, arrays)
 
 
 def _needed(found: Mapping[str, Any], config: Asking) -> float:
@@ -129,32 +128,34 @@ def learned(task: Task, config: Asking, method: str, repeat: int) -> dict[str, A
     # As many of each class: all methods of a repeat start alike.
     asked = torch.cat([order[y[order] == k][: config.start // 10] for k in range(10)])
     labels, accuracies = [], []
-    with random_state_kept():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1000 * config.seed + repeat)
-        net = task.network()
-        optimizer = torch.optim.Adam(net.parameters(), lr=config.lr)
-        while True:
-            _train(net, optimizer, task.inputs(x[asked]), y[asked], config.steps)
-            accuracy = _accuracy(net, test, truth)
-            labels.append(len(asked))
-            accuracies.append(accuracy)
-            if accuracy >= config.target or len(asked) + config.batch > config.most:
-                return {"labels": labels, "accuracy": accuracies}
-            free = torch.ones(len(x), dtype=torch.bool)
-            free[asked] = False
-            pool = torch.randperm(len(x), generator=generator)
-            pool = pool[free[pool]][: config.pool]
-            asked = torch.cat([asked, pool[_chosen(method, net, task.inputs(x[pool]), config)]])
-
-
-def _train(net: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, steps: int) -> None:
-    net.train()
-    for _ in range(steps):
-        rows = torch.randint(len(x), (32,))
-        optimizer.zero_grad()
-        cross_entropy(net(x[rows]), y[rows]).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    net.eval()
+        net = task.network().eval()
+        noise = torch.Generator().set_state(torch.get_rng_state())
+    optimizer = torch.optim.Adam(net.parameters(), lr=config.lr)
+    while True:
+        rows = len(asked)
+        # It goes on with the same optimiser and new noise, on minibatches drawn from all labels so far.
+        fit(
+            net,
+            (task.inputs(x[asked]), y[asked]),
+            cross_entropy,
+            epochs=1,
+            batches=lambda epoch: (torch.randint(rows, (32,)) for _ in range(config.steps)),  # noqa: B023
+            optimizer=lambda groups: optimizer,
+            generator=noise,
+            progress=False,
+        )
+        labels.append(rows)
+        right = one_pass(net, test, Categorical(), batch_size=500).label == truth
+        accuracies.append(float(right.double().mean()))
+        if accuracies[-1] >= config.target or rows + config.batch > config.most:
+            return {"labels": labels, "accuracy": accuracies}
+        free = torch.ones(len(x), dtype=torch.bool)
+        free[asked] = False
+        pool = torch.randperm(len(x), generator=generator)
+        pool = pool[free[pool]][: config.pool]
+        asked = torch.cat([asked, pool[_chosen(method, net, task.inputs(x[pool]), config)]])
 
 
 def _chosen(method: str, net: nn.Module, x: Tensor, config: Asking) -> Tensor:
@@ -167,12 +168,6 @@ def _chosen(method: str, net: nn.Module, x: Tensor, config: Asking) -> Tensor:
     if method == "batch_bald":
         return acquire.batch_bald(prediction, config.batch, max_configurations=500).rows
     return acquire.select(_SCORES[method](prediction), config.batch)
-
-
-def _accuracy(net: nn.Module, x: Tensor, y: Tensor) -> float:
-    with torch.no_grad():
-        right = [net(a).argmax(1) == b for a, b in zip(x.split(500), y.split(500), strict=True)]  # type: ignore[no-untyped-call]
-    return float(torch.cat(right).double().mean())
 
 
 def draw_curves(outcome: Outcome, title: str, *, lowest: float) -> Any:
@@ -198,7 +193,5 @@ def draw_curves(outcome: Outcome, title: str, *, lowest: float) -> Any:
         plot_acquisition(ax, longest, accuracies, band=None, runs=True, color=color, label=name)
     target = 100 * float(arrays["target"])
     ax.axhline(target, color="0.3", linestyle=":", linewidth=1)
-    ax.set(xlabel="labels asked for", ylabel="test accuracy (%)", title=title)
-    ax.set_ylim(lowest, target + 2)
-    ax.legend(frameon=False, loc="lower right")
+    finish_axes(ax, title, legend="lower right", ylabel="test accuracy (%)", ylim=(lowest, target + 2))
     return figure

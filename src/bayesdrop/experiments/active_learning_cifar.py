@@ -22,6 +22,9 @@ from bayesdrop.experiments.row import Outcome
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
+#: the first weights of revision 1 did not follow the seed
+REVISION = 2
+
 
 @dataclass(frozen=True)
 class Config(Asking):

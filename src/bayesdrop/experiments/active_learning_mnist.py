@@ -21,6 +21,8 @@ from bayesdrop.experiments.row import Outcome
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
+#: the first weights of revision 1 did not follow the seed
+REVISION = 2
 SMOKE = Config(repeats=1, most=40, pool=50, num_draws=4, steps=3, num_test=100)
 #: every score, and batches chosen together
 PRESETS = {"all": Config(methods=("random", "bald", "batch_bald", "entropy", "variation_ratio", "mean_std"))}

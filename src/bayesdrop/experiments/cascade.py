@@ -13,7 +13,7 @@ from bayesdrop import metrics
 from bayesdrop.cascade import passed_on
 from bayesdrop.experiments.row import Claim, Outcome, Row
 from bayesdrop.metrics.scores import ClassScore
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure
 from bayesdrop.predict import Prediction
 
 __all__ = ["compared", "described", "draw_costs", "multiply_adds"]
@@ -85,7 +85,7 @@ def compared(
         min(closed) < 1 / 3,
     )
     arrays = {"cost": cost, "strong": best, **{f"curve {name}": values for name, values in curves.items()}}
-    return Outcome(tuple(rows), (claim,), arrays)
+    return Outcome(rows, (claim,), arrays)
 
 
 def _accuracy(score: Tensor, share: float, weak_right: Tensor, strong_right: Tensor) -> float:
@@ -138,19 +138,11 @@ def draw_costs(outcome: Outcome, title: str, *, strong_name: str, highest: float
         style = {"color": "0.5", "linestyle": "--"} if name == "random" else {"color": f"C{place}"}
         ax.plot(cost, arrays[f"curve {name}"], marker="o", markersize=3.5, label=label, **style)
     ax.axhline(arrays["strong"], color="0.3", linestyle=":", linewidth=1)
-    ax.annotate(
-        f"{strong_name} alone",
-        (cost[-1], arrays["strong"]),
-        xytext=(0, 4),
-        textcoords="offset points",
-        ha="right",
-    )
-    ax.set(
-        xlabel=f"multiply-adds an image, as a share of {strong_name}'s",
-        ylabel="test accuracy (%)",
-        title=title,
-    )
+    above = {"xytext": (0, 4), "textcoords": "offset points", "ha": "right"}
+    ax.annotate(f"{strong_name} alone", (cost[-1], arrays["strong"]), **above)
     ax.set_ylim(top=highest)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, title="passed on by", loc="lower right")
-    return figure
+    names = {
+        "xlabel": f"multiply-adds an image, as a share of {strong_name}'s",
+        "ylabel": "test accuracy (%)",
+    }
+    return finish_axes(ax, title, legend={"title": "passed on by", "loc": "lower right"}, **names).figure

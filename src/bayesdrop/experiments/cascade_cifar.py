@@ -19,6 +19,7 @@ from bayesdrop.experiments.boluki2020_cifar import Config as Dropouts
 from bayesdrop.experiments.boluki2020_cifar import warm_key
 from bayesdrop.experiments.boluki2020_cifar.training import AUGMENT, Split, load_split, pretrained
 from bayesdrop.experiments.cascade import compared, described, draw_costs, multiply_adds
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Outcome
 from bayesdrop.fit import fit
@@ -70,8 +71,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     (x, y), one = split.test, split.test[0][:1]
     weak = cache.get({"part": "weak", **asdict(config)}, partial(_weak, config, split))
     net = pretrained(warm, cache)
-    with torch.no_grad():
-        strong = torch.cat([net(part).argmax(1) for part in torch.split(x, 500)])
+    strong = one_pass(net, x, Categorical(), batch_size=500).label
     costs = list(multiply_adds(_small(config).eval(), one).values())
     return compared(
         weak,
@@ -98,17 +98,10 @@ def _weak(config: Config, split: Split) -> dict[str, Any]:
         torch.manual_seed(config.seed)
         net = _small(config)
     fit(
-        net,
-        split.train,
-        NegativeELBO(Categorical(), num_data=len(split.train[0])),
-        epochs=config.weak_epochs,
-        lr=3e-3,
-        scheduler="one-cycle",
-        augment=AUGMENT,
-        channels_last=True,
-        seed=config.seed,
-        progress=False,
-    )
+        net, split.train, NegativeELBO(Categorical(), num_data=len(split.train[0])),
+        epochs=config.weak_epochs, lr=3e-3, scheduler="one-cycle", augment=AUGMENT, channels_last=True,
+        seed=config.seed, progress=False,
+    )  # fmt: skip
     return described(
         predict(
             net.eval(), split.test[0], num_draws=config.num_draws, seed=config.seed, likelihood=Categorical(),

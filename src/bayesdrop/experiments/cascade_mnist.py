@@ -17,6 +17,7 @@ import torch
 from bayesdrop.data.mnist import MNIST, load_mnist
 from bayesdrop.experiments.cascade import compared, described, draw_costs
 from bayesdrop.experiments.digits import Recipe, as_inputs, trained_lenet
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Outcome
 from bayesdrop.fit import fit
@@ -56,8 +57,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     weak = cache.get({"part": "weak", **asdict(config)}, partial(_weak, config, data))
     recipe = Recipe(epochs=config.epochs, num_train=config.num_train, seed=config.seed)
     net = trained_lenet(recipe, cache, progress=progress)
-    with torch.no_grad():
-        strong = torch.cat([net(part).argmax(1) for part in x.split(500)])  # type: ignore[no-untyped-call]
+    strong = one_pass(net, x, Categorical(), batch_size=500).label
     return compared(
         weak,
         strong,

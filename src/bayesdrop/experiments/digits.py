@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.optim.lr_scheduler import LambdaLR
 
 from bayesdrop.data.mnist import MNIST, load_mnist
+from bayesdrop.experiments.caffe import MOMENTUM, cross_entropy, descent
 from bayesdrop.experiments.pieces import PieceCache
+from bayesdrop.fit import fit
 from bayesdrop.models.lenet import lenet
-from bayesdrop.progress import progress_bar
-from bayesdrop.randomness import random_state_kept
 
 __all__ = ["Recipe", "as_inputs", "trained_lenet"]
+
+#: raised when networks from before must not be used: the first weights of revision 1 did not follow the seed
+REVISION = 2
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Recipe:
     epochs: int = 8
     batch_size: int = 64
     lr: float = 0.02  #: at first; biases have twice as much
-    momentum: float = 0.9
+    momentum: float = MOMENTUM
     weight_decay: float = 5e-4  #: lambda of (lambda / 2) |W|^2
     num_train: int = 60_000
     seed: int = 0
@@ -48,7 +50,7 @@ def trained_lenet(recipe: Recipe, cache: PieceCache, *, progress: bool = False) 
         cache: of the experiment that asks; the network is kept beside it.
         progress: show a bar.
     """
-    shared = PieceCache("mnist-lenet", folder=cache.folder.parent, fresh=cache.fresh)
+    shared = PieceCache("mnist-lenet", folder=cache.folder.parent, revision=REVISION, fresh=cache.fresh)
     state = shared.get(asdict(recipe), lambda: _trained(recipe, load_mnist(), progress))
     net = _network(recipe)
     net.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
@@ -64,52 +66,45 @@ def _network(recipe: Recipe) -> nn.Sequential:
 
 
 def _trained(recipe: Recipe, data: MNIST, progress: bool) -> dict[str, Any]:
-    x, y = as_inputs(data.x_train[: recipe.num_train]), data.y_train[: recipe.num_train]
-    with random_state_kept(), progress_bar("LeNet", recipe.epochs, show=progress) as advance:
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        net = _network(recipe).train()
-        sgd(net, x, y, recipe, advance)
+        net = _network(recipe)
+        # What is drawn in training follows what the weights were drawn from.
+        generator = torch.Generator().set_state(torch.get_rng_state())
+    train(
+        net, data.x_train[: recipe.num_train], data.y_train[: recipe.num_train], recipe, generator, progress
+    )
     return {name: value.numpy() for name, value in net.state_dict().items()}
 
 
-def sgd(
+def train(
     net: nn.Module,
-    x: Tensor,
+    images: Tensor,
     y: Tensor,
     recipe: Recipe,
-    advance: Callable[[int, str], None] = lambda steps, note: None,
+    generator: torch.Generator,
+    progress: bool = False,
 ) -> None:
     """Train in place: stochastic gradient descent with momentum on the cross-entropy.
 
     Args:
-        net: in train mode.
-        x: (N, 1, 28, 28).
+        net: a classifier of `as_inputs`.
+        images: (N, 28, 28) bytes.
         y: (N,) labels.
         recipe: its `epochs`, `batch_size`, `lr`, `momentum` and `weight_decay` count.
-        advance: told of every epoch.
+        generator: of the order and the noise.
+        progress: show a bar.
     """
-    steps = recipe.epochs * ((len(x) - 1) // recipe.batch_size + 1)
-    biases = [value for name, value in net.named_parameters() if name.endswith("bias")]
-    weights = [value for name, value in net.named_parameters() if not name.endswith("bias")]
-    groups: list[dict[str, Any]] = [{"params": weights}, {"params": biases, "lr": 2 * recipe.lr}]
-    optimizer = torch.optim.SGD(
-        groups,
+    steps = recipe.epochs * -(-len(y) // recipe.batch_size)
+    fit(
+        net,
+        (as_inputs(images), y),
+        cross_entropy,
+        epochs=recipe.epochs,
+        batches=lambda epoch: torch.randperm(len(y)).split(recipe.batch_size),  # type: ignore[no-untyped-call]
         lr=recipe.lr,
-        momentum=recipe.momentum,
-        weight_decay=recipe.weight_decay,
+        optimizer=lambda groups: descent(net, recipe.lr, recipe.weight_decay, recipe.momentum),
+        scheduler=lambda made: LambdaLR(made, lambda step: 1 - step / steps),
+        generator=generator,
+        progress=progress,
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
-    for _ in range(recipe.epochs):
-        total = 0.0
-        for rows in _batches(len(x), recipe.batch_size):
-            optimizer.zero_grad()
-            loss = cross_entropy(net(x[rows]), y[rows])
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            schedule.step()
-            total += float(loss.detach()) * len(rows)
-        advance(1, f"loss {total / len(x):.4f}")
-
-
-def _batches(size: int, batch_size: int) -> Iterator[Tensor]:
-    yield from torch.randperm(size).split(batch_size)  # type: ignore[no-untyped-call]

@@ -16,13 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.fit import fit
 from bayesdrop.layers import BernoulliDropout, ConcreteDropout
 from bayesdrop.likelihoods import Gaussian
 from bayesdrop.metrics import mean_log_likelihood, rmse
 from bayesdrop.models import mlp
 from bayesdrop.objectives import NegativeELBO
-from bayesdrop.predict import Prediction, predict
+from bayesdrop.predict import predict
 
 __all__ = ["INPUTS", "LAYERS", "NOISE_STD", "make_network", "sample_data", "train_network"]
 
@@ -77,17 +78,10 @@ def train_network(key: Mapping[str, Any]) -> dict[str, Any]:
     likelihood = Gaussian(NOISE_STD)
     epochs = max(1, round(key["steps"] / math.ceil(size / key["batch_size"])))
     history = fit(
-        network,
-        (x, y),
-        NegativeELBO(likelihood, num_data=size),
-        epochs=epochs,
-        batch_size=key["batch_size"],
-        lr=key["lr"],
-        rate_lr=key["rate_lr"],
-        scheduler="cosine",
-        seed=seed,
+        network, (x, y), NegativeELBO(likelihood, num_data=size), epochs=epochs,
+        batch_size=key["batch_size"], lr=key["lr"], rate_lr=key["rate_lr"], scheduler="cosine", seed=seed,
         progress=False,
-    )
+    )  # fmt: skip
     layers = [part for part in network if isinstance(part, BernoulliDropout | ConcreteDropout)]
     ends = [float(layer.p.detach()) for layer in layers]
     weights = [
@@ -97,8 +91,7 @@ def train_network(key: Mapping[str, Any]) -> dict[str, Any]:
     if any(ends):
         prediction = predict(network, x_test, num_draws=key["num_draws"], seed=seed, likelihood=likelihood)
     else:
-        with torch.no_grad():
-            prediction = Prediction.from_draws(network.eval()(x_test).unsqueeze(0), likelihood)
+        prediction = one_pass(network, x_test, likelihood)
     shown = np.unique(np.linspace(0, epochs - 1, SHOWN).round().astype(int))
     trace = np.array(list(history.rates.values())).T[shown] if history.rates else np.zeros((len(shown), 0))
     steps = (shown + 1) * math.ceil(size / key["batch_size"])

@@ -27,19 +27,20 @@ from torch import Tensor, nn
 
 from bayesdrop.experiments.curves.measures import at, distance
 from bayesdrop.experiments.curves.network import Network, make_network
-from bayesdrop.experiments.curves.panels import BLUE, DATA, FAR, bands, finish, paths
+from bayesdrop.experiments.curves.panels import BLUE, DATA, FAR, PATHS, TWO
 from bayesdrop.experiments.curves.process import fit_process
 from bayesdrop.experiments.curves.series import Curve, co2_curve
 from bayesdrop.experiments.curves.training import ask
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
-from bayesdrop.experiments.row import Claim, Outcome, Row
+from bayesdrop.experiments.row import Claim, Outcome, Row, told
+from bayesdrop.experiments.settings import all_but
 from bayesdrop.fit import fit
 from bayesdrop.gp import GaussianProcess, NetworkKernel
 from bayesdrop.layers import BernoulliDropout
 from bayesdrop.likelihoods import Gaussian
 from bayesdrop.models import Cosine, mlp, random_phases
 from bayesdrop.objectives import ElboTerms, NegativeELBO
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_bands, plot_draws
 from bayesdrop.predict import predict
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run", "smoothness"]
@@ -89,8 +90,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     key = {"data": "co2", "restarts": config.restarts, **common}
     process = cache.get({"part": "process", **key}, lambda: fit_process(key))
     prior = {name: process[name] for name in ("length_scale", "prior_std", "noise_std")}
-    fields = ("width", "p", "steps", "lr", "num_draws", "few_draws", "num_paths", "num_fine")
-    settings = {name: getattr(config, name) for name in fields} | prior | common
+    settings = all_but(config, "restarts", "far") | prior | common
     keys = [{"name": name, **settings} for name in DEPTHS]
     made = run_pieces(keys, _network, cache=cache, progress=progress, label="Networks")
     found = dict(zip(DEPTHS, made, strict=True)) | {"units": _units(config, curve, prior), "process": process}
@@ -102,8 +102,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         if name in DEPTHS:
             arrays[f"{name} paths"] = piece["paths"]
     return Outcome(
-        tuple(_rows(config, curve, found)),
-        tuple(_claims(config, found)),
+        _rows(config, curve, found),
+        _claims(config, found),
         arrays=arrays,
         notes=(
             "The paper suggests this and does not do it: there is no number of its to compare with.",
@@ -133,16 +133,9 @@ def _network(key: Mapping[str, Any]) -> dict[str, Any]:
         return ElboTerms(terms.nll, terms.kl + penalty / len(curve.x))
 
     history = fit(
-        net,
-        (curve.x.float(), curve.y.float()),
-        objective,
-        epochs=key["steps"],
-        batch_size=len(curve.x),
-        lr=key["lr"],
-        scheduler="cosine",
-        seed=key["seed"],
-        progress=False,
-    )
+        net, (curve.x.float(), curve.y.float()), objective, epochs=key["steps"], batch_size=len(curve.x),
+        lr=key["lr"], scheduler="cosine", seed=key["seed"], progress=False,
+    )  # fmt: skip
     end = float(curve.x[-1])
     fine = torch.linspace(end - 0.5, end + 0.5, key["num_fine"], dtype=torch.float64).unsqueeze(1)
     asked = ask(net, curve, key)
@@ -176,9 +169,8 @@ def _units(config: Config, curve: Curve, prior: Mapping[str, float]) -> dict[str
     grid = torch.linspace(*BETWEEN, config.num_grid, dtype=torch.float64)
     found: dict[str, Any] = {"grid": grid}
     for place, x in (("grid", grid.unsqueeze(1)), ("train", curve.x)):
-        mean, covariance = process.posterior(curve.x, curve.y, x)
-        found[f"{place}_mean"] = mean[:, 0]
-        found[f"{place}_std"] = covariance.diagonal().clamp_min(0).sqrt()
+        mean, std = process.marginals(curve.x, curve.y, x)
+        found |= {f"{place}_mean": mean[:, 0], f"{place}_std": std}
     # Some units vary from place to place in what they sum to, where infinitely many do not.
     found["grid_prior"] = kernel(grid.unsqueeze(1)).diagonal().sqrt()
     return found
@@ -271,13 +263,13 @@ def _grows(text: str, config: Config, pieces: Mapping[str, dict[str, Any]], corr
     inside = {name: float(np.asarray(piece["train_std"]).mean()) for name, piece in pieces.items()}
     ratios = {name: at(piece, "std", config.far) / inside[name] for name, piece in pieces.items()}
     holds = min(ratios.values()) > GROWTH
-    told = _told({TITLES[name]: ratio for name, ratio in ratios.items()})
-    measured = f"standard deviation at x* over its mean at the training months: {told}."
-    return Claim(text, measured, holds, "" if holds else correction)
+    shown = _told({TITLES[name]: ratio for name, ratio in ratios.items()})
+    measured = f"standard deviation at x* over its mean at the training months: {shown}."
+    return Claim(text, measured, holds, otherwise=correction)
 
 
 def _told(numbers: Mapping[str, float]) -> str:
-    return ", ".join(f"{value:.2f} ({name})" for name, value in numbers.items())
+    return told(numbers, behind=True)
 
 
 def draw(outcome: Outcome) -> Any:
@@ -287,24 +279,22 @@ def draw(outcome: Outcome) -> Any:
     figure = new_figure(14, 7.6)
     flat = list(figure.subplots(2, 3).flat)
     for ax, (name, title) in zip(flat, TITLES.items(), strict=False):
-        bands(ax, grid, np.asarray(arrays[f"{name} grid_mean"]), np.asarray(arrays[f"{name} grid_std"]))
+        plot_bands(ax, grid, (arrays[f"{name} grid_mean"], arrays[f"{name} grid_std"]), num_std=TWO)
         if name in DEPTHS:
-            paths(ax, grid, np.asarray(arrays[f"{name} paths"])[:2], linewidth=0.5, alpha=0.8)
+            plot_draws(ax, grid, arrays[f"{name} paths"], 2, color=PATHS)
         ax.plot(arrays["x"], arrays["y"], color=DATA, linewidth=0.8, zorder=4)
         ax.plot(arrays["x_test"], arrays["y_test"], ".", color="#777777", markersize=1.5, zorder=4)
         ax.axvline(arrays["far"], color=FAR, linestyle="--", linewidth=1.2)
-        finish(ax, f"{title}, ±2 std", (grid[0], grid[-1]), (-5, 7))
+        finish_axes(ax, f"{title}, ±2 std", xlim=(grid[0], grid[-1]), ylim=(-5, 7))
     last = flat[5]
     for index, (name, title) in enumerate(TITLES.items()):
         last.plot(grid, arrays[f"{name} grid_std"], color=f"C{index}", linewidth=1.1, label=title)
     last.axhline(arrays["prior_std"], color="0.4", linestyle=":", label="the prior's")
     last.axvline(float(np.asarray(arrays["x"])[-1]), color=BLUE, linestyle="--", linewidth=1)
     last.axvline(arrays["far"], color=FAR, linestyle="--", linewidth=1.2)
-    last.set_yscale("log")
-    finish(last, "Standard deviation against x", (grid[0], grid[-1]), (0.02, 20))
-    last.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
-    for ax in (flat[0], flat[3]):
-        ax.set_ylabel("CO₂ less a line, standardised")
-    for ax in flat[3:]:
-        ax.set_xlabel("x: months, standardised")
+    limits = {"yscale": "log", "xlim": (grid[0], grid[-1]), "ylim": (0.02, 20)}
+    legend = {"loc": "upper left", "ncols": 2, "fontsize": 8}
+    finish_axes(last, "Standard deviation against x", legend=legend, **limits)
+    finish_axes([flat[0], flat[3]], ylabel="CO₂ less a line, standardised")
+    finish_axes(flat[3:], xlabel="x: months, standardised")
     return figure

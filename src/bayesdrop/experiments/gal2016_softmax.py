@@ -13,7 +13,6 @@ the runs, and below the point estimate's in every one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +20,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
-from bayesdrop.experiments.row import Claim, Outcome, Row
+from bayesdrop.experiments.row import Claim, Outcome, Row, listed
+from bayesdrop.experiments.settings import all_but
 from bayesdrop.fit import fit
 from bayesdrop.likelihoods import Bernoulli
 from bayesdrop.models import mlp
 from bayesdrop.objectives import NegativeELBO
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import COLORS, finish_axes, new_figure, plot_draws
 from bayesdrop.predict import predict
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
@@ -61,15 +62,15 @@ PRESETS = {"quick": Config(epochs=500, num_seeds=3)}
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """A network for every seed; the first is in the picture."""
-    fields = {name: value for name, value in vars(config).items() if name not in ("num_seeds", "seed")}
+    fields = all_but(config, "num_seeds", "seed")
     keys = [{**fields, "seed": config.seed + n} for n in range(config.num_seeds)]
     pieces = run_pieces(keys, _network, cache=cache, progress=progress, label="Networks")
     first = pieces[0]
     arrays = {name: first[name] for name in ("grid", "logit", "prob", "point", "paths", "x", "y")}
     arrays |= {"low": first["low"], "high": first["high"], "far": config.far}
     return Outcome(
-        tuple(_rows(pieces)),
-        tuple(_claims(pieces)),
+        _rows(pieces),
+        _claims(pieces),
         arrays=arrays,
         notes=("The paper's figure is a sketch, without data or numbers; data, network and x* are ours.",),
     )
@@ -85,22 +86,14 @@ def _network(key: Mapping[str, Any]) -> dict[str, Any]:
         net = mlp(1, (key["width"],) * 2, 1, p=key["p"], input_p=0, length_scale=key["length_scale"])
     objective = NegativeELBO(Bernoulli(), num_data=len(x))
     fit(
-        net,
-        (x, y),
-        objective,
-        epochs=key["epochs"],
-        batch_size=len(x),
-        lr=key["lr"],
-        scheduler="cosine",
-        seed=key["seed"],
-        progress=False,
-    )
+        net, (x, y), objective, epochs=key["epochs"], batch_size=len(x), lr=key["lr"], scheduler="cosine",
+        seed=key["seed"], progress=False,
+    )  # fmt: skip
     grid = torch.linspace(-key["far"] - 1, key["far"] + 1, key["num_grid"]).unsqueeze(1)
     places = torch.cat([grid, torch.tensor([[key["far"]]]), x])
     seen = predict(net, places, num_draws=key["num_draws"], seed=key["seed"], keep_draws=True)
     probs = predict(net, places, num_draws=key["num_draws"], seed=key["seed"], likelihood=Bernoulli())
-    with torch.no_grad():
-        point = net.eval()(places)[:, 0]
+    point = one_pass(net, places).mean[:, 0]
     draws, size = seen.draws[..., 0], len(grid)
     share = float((draws[:, size] > 0).double().mean())
     low, high = (seen.mean[:, 0] + side * 2 * seen.std[:, 0] for side in (-1, 1))
@@ -127,11 +120,6 @@ def _confidence(prob: float) -> float:
     return max(prob, 1 - prob)
 
 
-def _mean(values: list[float]) -> tuple[float, float | None]:
-    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
-    return float(np.mean(values)), error
-
-
 def _rows(pieces: list[dict[str, Any]]) -> list[Row]:
     found = {
         ("point estimate", "probability of its class at x*"): [_confidence(p["far_point"]) for p in pieces],
@@ -142,7 +130,7 @@ def _rows(pieces: list[dict[str, Any]]) -> list[Row]:
         ("draws", "mean confidence at the data"): [p["data_confidence"] for p in pieces],
     }
     paper = {("point estimate", "probability of its class at x*"): "1"}
-    return [Row(*name, paper.get(name), *_mean(values)) for name, values in found.items()]
+    return [Row.of_runs(*name, values, paper=paper.get(name)) for name, values in found.items()]
 
 
 def _claims(pieces: list[dict[str, Any]]) -> list[Claim]:
@@ -154,18 +142,16 @@ def _claims(pieces: list[dict[str, Any]]) -> list[Claim]:
     return [
         Claim(
             "Fig. 1: ignoring function uncertainty, x* is classified with probability 1.",
-            f"probability of the point estimate's class at x*: {', '.join(f'{p:.4f}' for p in points)}.",
+            f"probability of the point estimate's class at x*: {listed(points, '.4f')}.",
             min(points) >= SURE,
         ),
         Claim(
             "1: passing the distribution over functions through the softmax better reflects the "
             "classification uncertainty far from the data.",
-            f"averaged over draws: {', '.join(f'{p:.4f}' for p in averaged)}; the draws' standard deviation "
+            f"averaged over draws: {listed(averaged, '.4f')}; the draws' standard deviation "
             f"is {ratio:.2f} of the logit's size.",
             reflects,
-            ""
-            if reflects
-            else "The draws spread in proportion to the function, and most stay on its side of 0: their "
+            otherwise="The draws spread in proportion to the function, and most stay on its side of 0: their "
             "average is less sure than the point estimate, and still sure.",
         ),
     ]
@@ -178,25 +164,20 @@ def draw(outcome: Outcome) -> Any:
     paths = np.asarray(arrays["paths"])
     figure = new_figure(12, 4)
     left, right = figure.subplots(1, 2)
-    left.fill_between(
-        grid, arrays["low"], arrays["high"], color="#0072B2", alpha=0.2, linewidth=0, label="±2 std of draws"
-    )
-    right.plot(grid, 1 / (1 + np.exp(-paths.T)), color="#0072B2", linewidth=0.5, alpha=0.35)
-    left.plot(grid, paths.T, color="#0072B2", linewidth=0.5, alpha=0.35)
+    band = {"alpha": 0.2, "linewidth": 0, "label": "±2 std of draws"}
+    left.fill_between(grid, arrays["low"], arrays["high"], color=COLORS[0], **band)
+    plot_draws(left, grid, paths, min(8, len(paths)))
+    plot_draws(right, grid, 1 / (1 + np.exp(-paths)), min(8, len(paths)))
     left.plot(grid, arrays["logit"], color="#1A1A1A", linewidth=1.6, label="point estimate")
     left.axhline(0, color="0.6", linewidth=0.6)
     right.plot(grid, arrays["point"], color="#1A1A1A", linewidth=1.6, label="softmax of the point estimate")
-    right.plot(grid, arrays["prob"], color="#D55E00", linewidth=1.8, label="mean softmax of the draws")
+    right.plot(grid, arrays["prob"], color=COLORS[1], linewidth=1.8, label="mean softmax of the draws")
     right.plot(arrays["x"], arrays["y"], "|", color="0.4", markersize=6, alpha=0.5)
-    for ax in (left, right):
+    titles = ("(a) The function: the log-odds of class 1", "(b) Its softmax")
+    for ax, title in zip((left, right), titles, strict=True):
         for edge in (-EDGE, EDGE):
             ax.axvline(edge, color="0.5", linestyle="--", linewidth=1)
         ax.axvline(arrays["far"], color="#C8102E", linestyle="--", linewidth=1.3)
-        ax.set_xlim(grid[0], grid[-1])
-        ax.set_xlabel("x")
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False, fontsize=9, loc="upper left")
-    left.set_title("(a) The function: the log-odds of class 1", loc="left", fontsize=11)
-    right.set_title("(b) Its softmax", loc="left", fontsize=11)
+        finish_axes(ax, title, legend="upper left", xlim=(grid[0], grid[-1]), xlabel="x")
     right.set_ylim(-0.05, 1.3)
     return figure

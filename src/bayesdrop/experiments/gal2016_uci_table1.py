@@ -12,6 +12,7 @@ have.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,12 +22,7 @@ from bayesdrop.experiments.uci.claims_2016 import claims_2016
 from bayesdrop.experiments.uci.fits import MEAN_FIELD, METRICS
 from bayesdrop.experiments.uci.known import KnownFits, Plan
 from bayesdrop.experiments.uci.picture import draw_table
-from bayesdrop.experiments.uci.published import (
-    MEDIANS_2016,
-    NO_DROPOUT_2016,
-    PBP_SECONDS,
-    SECONDS_2016,
-)
+from bayesdrop.experiments.uci.published import MEDIANS_2016, NO_DROPOUT_2016, PBP_SECONDS, SECONDS_2016
 from bayesdrop.experiments.uci.report import (
     Benchmark,
     median_rows,
@@ -74,14 +70,9 @@ class Config:
 
 
 SMOKE = Config(
-    datasets=("boston",),
-    methods=("gal2016", "quick", "meanfield"),
-    without_dropout=("boston",),
-    splits=2,
-    repeats=2,
-    steps=20,
-    num_draws=50,
-)
+    datasets=("boston",), methods=("gal2016", "quick", "meanfield"), without_dropout=("boston",), splits=2,
+    repeats=2, steps=20, num_draws=50,
+)  # fmt: skip
 PRESETS = {
     #: with mean-field VI, and boston without dropout
     "complete": Config(methods=("gal2016", "gal2018", "default", "meanfield"), without_dropout=("boston",)),
@@ -103,8 +94,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         cache=cache,
         progress=progress,
     )
-    rows = score_rows(found, _COLUMNS, _PRINTED)
-    rows = [_with_no_dropout(row) for row in rows]
+    rows = [_with_no_dropout(row) for row in score_rows(found, _COLUMNS, _PRINTED)]
     rows += median_rows(found, "gal2016", MEDIANS_2016)
     rows += _averaging_rows(found)
     rows += rank_rows(found, ("VI", "PBP"), _COLUMNS, {})
@@ -131,7 +121,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         " before any of its test scores.",
         *found.provenance(),
     )
-    return Outcome(tuple(rows), tuple(claims_2016(found)), found.arrays(), notes)
+    return Outcome(rows, claims_2016(found), found.arrays(), notes)
 
 
 def _plan(config: Config) -> Plan:
@@ -146,14 +136,13 @@ def _with_no_dropout(row: Row) -> Row:
     return replace(row, paper=NO_DROPOUT_2016[name][METRICS.index(row.metric)], note="")
 
 
-def _averaging_rows(found: Benchmark) -> list[Row]:
-    rows = []
+def _averaging_rows(found: Benchmark) -> Iterator[Row]:
+
     for name, label in found.averaged:
         gap, error = found.averaging_gap(name, label)
         note = f"more by {gap:.2g} ± {error:.1g} than the mean over draws"
         ours = float(found.averaged[name, label].mean())
-        rows.append(Row(f"{name}, {label}", "RMSE of averaged weights", None, ours, None, note))
-    return rows
+        yield Row(f"{name}, {label}", "RMSE of averaged weights", None, ours, None, note)
 
 
 def _second_notes() -> dict[tuple[str, str], str]:

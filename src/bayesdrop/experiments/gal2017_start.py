@@ -10,6 +10,7 @@ The claims' thresholds were written before any number was seen.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,8 @@ import numpy as np
 from bayesdrop.experiments.friedman import LAYERS, train_network
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
 from bayesdrop.experiments.row import Claim, Outcome, Row
-from bayesdrop.plots import new_figure
+from bayesdrop.experiments.settings import all_but
+from bayesdrop.plots import COLORS, finish_axes, new_figure
 
 __all__ = ["ALIKE", "PRESETS", "SMOKE", "Config", "draw", "make_claims", "run"]
 
@@ -28,7 +30,6 @@ ALIKE = 0.05
 AS_GOOD = 0.05
 #: rates learn at the library's default, and at the weights' own
 PACES = {"ten times as fast as weights": None, "as fast as weights": 1.0}
-COLORS = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7")
 Array = np.ndarray[Any, Any]
 
 
@@ -57,8 +58,7 @@ PRESETS = {"quick": Config(starts=(0.05, 0.5), steps=3000, repeats=1)}
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Train from every start, at both paces, or find it in the cache."""
-    fields = ("size", "width", "steps", "batch_size", "lr", "length_scale", "num_test", "num_draws")
-    common = {name: getattr(config, name) for name in fields} | {"learned": True}
+    common = all_but(config, "starts", "repeats", "seed") | {"learned": True}
     keys = [
         {
             **common,
@@ -85,8 +85,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         "paces": list(PACES),
     }
     return Outcome(
-        tuple(_rows(config, found)),
-        tuple(make_claims(config, found)),
+        _rows(config, found),
+        make_claims(config, found),
         arrays=arrays,
         notes=(
             f"A perceptron of three hidden layers of {config.width}, not a segmentation network; "
@@ -97,27 +97,21 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     )
 
 
-def _rows(config: Config, found: dict[str, Array]) -> list[Row]:
-    rows = []
+def _rows(config: Config, found: dict[str, Array]) -> Iterator[Row]:
+
     for index, pace in enumerate(PACES):
         told = f"rates learn {pace}"
         for place, start in enumerate(config.starts):
             setting = f"{told}, from {start:g}"
             rates = found["rates"][index, place]
-            rows += [
-                Row(setting, f"rate, {layer}", None, own.mean(), _error(own))
+            yield from [
+                Row.of_runs(setting, f"rate, {layer}", own)
                 for layer, own in zip(LAYERS, rates.T, strict=True)
             ]
             for name, metric in (("log_likelihood", "log-likelihood (nats)"), ("rmse", "RMSE")):
-                values = found[name][index, place]
-                rows.append(Row(setting, metric, None, values.mean(), _error(values)))
+                yield Row.of_runs(setting, metric, found[name][index, place])
         apart = _apart(found["rates"][index])
-        rows += [Row(told, f"apart, {layer}", None, one) for layer, one in zip(LAYERS, apart, strict=True)]
-    return rows
-
-
-def _error(values: Array) -> float | None:
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+        yield from [Row(told, f"apart, {layer}", None, one) for layer, one in zip(LAYERS, apart, strict=True)]
 
 
 def _apart(rates: Array) -> Array:
@@ -140,21 +134,20 @@ def make_claims(config: Config, found: dict[str, Array]) -> list[Claim]:
             "Fig. 8: rates that start anywhere in [0.05, 0.5] converge to similar optima.",
             f"largest less smallest rate over the starts: {listed}; {apart.mean():.3f} on average.",
             alike,
-            "" if alike else f"They are {apart.mean():.2f} apart, where {ALIKE:g} would count as alike.",
+            otherwise=f"They are {apart.mean():.2f} apart, where {ALIKE:g} would count as alike.",
         ),
         Claim(
             "4.4: Concrete dropout is tolerant to initialisation values: the networks are as good.",
             f"test log-likelihood between {likelihood.min():.3f} and {likelihood.max():.3f} nats a row.",
             lost < AS_GOOD,
-            "" if lost < AS_GOOD else f"The worst start costs {lost:.2f} nats a row.",
+            otherwise=f"The worst start costs {lost:.2f} nats a row.",
         ),
         Claim(
             "Fig. 8: so it is where rates learn as fast as weights, as in the paper's program.",
             f"in as many steps the rates are {slow.mean():.3f} apart on average.",
             bool(slow.mean() < ALIKE),
-            ""
-            if slow.mean() < ALIKE
-            else f"A logit moves by at most {config.lr:g} a step: where rates end tells where they started.",
+            otherwise=f"A logit moves by at most {config.lr:g} a step: where rates end tells "
+            "where they started.",
         ),
     ]
 
@@ -172,17 +165,8 @@ def draw(outcome: Outcome) -> Any:
                 color = COLORS[place % len(COLORS)]
                 ax.plot(arrays["steps"], trace[row, place, :, column], color=color, label=f"{start:g}")
                 ax.plot([0], [start], marker="o", markersize=4, color=color, clip_on=False)
-            ax.set_title(
-                f"{layer}; learns {pace}",
-                fontsize=10,
-                loc="left",
-            )
-            ax.set_ylim(0, 0.54)
-            ax.spines[["top", "right"]].set_visible(False)
-            ax.grid(color="#E8E8E8", linewidth=0.7)
-            ax.set_axisbelow(True)
-            if row == len(arrays["paces"]) - 1:
-                ax.set_xlabel("step")
-        axes[row, 0].set_ylabel("drop rate p")
-    axes[0, -1].legend(title="start", frameon=False, fontsize=9)
+            finish_axes(ax, f"{layer}; learns {pace}", grid=True, ylim=(0, 0.54))
+    finish_axes(axes[-1], xlabel="step")
+    finish_axes(axes[:, 0], ylabel="drop rate p")
+    finish_axes(axes[0, -1], legend={"title": "start"})
     return figure

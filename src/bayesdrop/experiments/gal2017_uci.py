@@ -10,6 +10,7 @@ stands beside them. The preset "complete" adds the two smallest sets without dro
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,26 +61,14 @@ class Config:
 
 
 SMOKE = Config(
-    datasets=("boston",),
-    methods=("two-layers", "concrete"),
-    without_dropout=("boston",),
-    splits=2,
-    repeats=2,
-    steps=20,
-    large_steps=20,
-    num_draws=50,
-)
+    datasets=("boston",), methods=("two-layers", "concrete"), without_dropout=("boston",), splits=2,
+    repeats=2, steps=20, large_steps=20, num_draws=50,
+)  # fmt: skip
 PRESETS = {
     #: with the sets of fewest rows without dropout, too
     "complete": Config(without_dropout=("boston", "yacht")),
     "paper": Config(steps=None, large_steps=None),
-    "quick": Config(
-        methods=("concrete", "quick"),
-        splits=2,
-        steps=400,
-        large_steps=400,
-        num_draws=300,
-    ),
+    "quick": Config(methods=("concrete", "quick"), splits=2, steps=400, large_steps=400, num_draws=300),
 }
 
 
@@ -95,8 +84,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         cache=cache,
         progress=progress,
     )
-    rows = score_rows(found, _COLUMNS, _PRINTED)
-    rows += _rate_rows(found)
+    rows = [*score_rows(found, _COLUMNS, _PRINTED), *_rate_rows(found)]
     rows += rank_rows(found, ("DGP",), _COLUMNS, AVERAGE_RANKS)
     rows += second_rows(found, {})
     lengths = [
@@ -118,15 +106,12 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         "Seconds are of one processor core, search and scores included.",
         *found.provenance(),
     )
-    return Outcome(tuple(rows), tuple(claims_2017(found)), found.arrays(), notes)
+    return Outcome(rows, claims_2017(found), found.arrays(), notes)
 
 
 def _plan(config: Config) -> Plan:
     return Plan(
-        config.splits,
-        config.repeats,
-        config.num_draws,
-        lambda method, rows: _steps(config, method, rows),
+        config.splits, config.repeats, config.num_draws, lambda method, rows: _steps(config, method, rows)
     )
 
 
@@ -136,8 +121,8 @@ def _steps(config: Config, method: str, rows: int) -> int | None:
     return config.large_steps if rows >= MANY_ROWS else config.steps
 
 
-def _rate_rows(found: Benchmark) -> list[Row]:
-    rows = []
+def _rate_rows(found: Benchmark) -> Iterator[Row]:
+
     for name in found.present:
         rates = found.rates.get((name, "concrete"))
         if rates is None:
@@ -145,9 +130,7 @@ def _rate_rows(found: Benchmark) -> list[Row]:
         for layer, values in enumerate(rates.T):
             label = "input" if layer == 0 else f"hidden {layer}"
             paper = "about 0" if layer == 0 else None
-            error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-            rows.append(Row(f"{name}, {label}", "learned rate p", paper, float(values.mean()), error))
-    return rows
+            yield Row.of_runs(f"{name}, {label}", "learned rate p", values, paper=paper)
 
 
 def draw(outcome: Outcome) -> Any:

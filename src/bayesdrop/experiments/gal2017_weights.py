@@ -12,16 +12,17 @@ run in which l = 4, then the largest, made weights smaller by a fifth only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bayesdrop.experiments.friedman import LAYERS, train_network
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
-from bayesdrop.experiments.row import Claim, Outcome, Row
-from bayesdrop.plots import new_figure
+from bayesdrop.experiments.pieces import PieceCache, run_groups
+from bayesdrop.experiments.row import Claim, Outcome, Row, listed, told
+from bayesdrop.experiments.settings import picked
+from bayesdrop.plots import finish_axes, new_figure
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "make_claims", "run"]
 
@@ -83,17 +84,13 @@ def plan(config: Config) -> dict[str, dict[str, Any]]:
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Train all networks, or find them in the cache."""
-    fields = ("width", "steps", "batch_size", "lr", "num_test", "num_draws")
-    common = {name: getattr(config, name) for name in fields} | {"rate_lr": None}
-    named = plan(config)
-    keys = [
-        {**settings, **common, "seed": config.seed + repeat}
-        for settings in named.values()
-        for repeat in range(config.repeats)
-    ]
-    made = run_pieces(keys, train_network, cache=cache, progress=progress, label="Networks")
-    count = config.repeats
-    found = {name: made[place * count : (place + 1) * count] for place, name in enumerate(named)}
+    common = picked(config, "width", "steps", "batch_size", "lr", "num_test", "num_draws") | {"rate_lr": None}
+    named, repeats = plan(config), range(config.repeats)
+    groups = {
+        name: [{**settings, **common, "seed": config.seed + repeat} for repeat in repeats]
+        for name, settings in named.items()
+    }
+    found = run_groups(groups, train_network, cache=cache, progress=progress, label="Networks")
     arrays: dict[str, Any] = {"names": list(named)}
     for what in ("weights", "rates", "spread", "rmse"):
         arrays[what] = np.array([_values(found, name, what).mean(0) for name in named])
@@ -104,8 +101,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         "watched": WATCHED,
     }
     return Outcome(
-        tuple(_rows(found)),
-        tuple(make_claims(config, found)),
+        _rows(found),
+        make_claims(config, found),
         arrays=arrays,
         notes=(
             "Weights are the paper's M, which masks of 0 and 1 are multiplied by: ours divided by 1 - p. "
@@ -130,35 +127,26 @@ def _size(found: Found, name: str) -> Array:
     return size
 
 
-def _rows(found: Found) -> list[Row]:
-    rows = []
+def _rows(found: Found) -> Iterator[Row]:
+
     for name in found:
         weights, rates = _values(found, name, "weights"), _values(found, name, "rates")
-        rows += [_row(name, f"weights, {layer}", own) for layer, own in zip(LAYERS, weights.T, strict=True)]
+        for layer, own in zip(LAYERS, weights.T, strict=True):
+            yield Row.of_runs(name, f"weights, {layer}", own)
         if name.startswith("learned"):
-            rows += [_row(name, f"rate, {layer}", own) for layer, own in zip(LAYERS, rates.T, strict=True)]
+            for layer, own in zip(LAYERS, rates.T, strict=True):
+                yield Row.of_runs(name, f"rate, {layer}", own)
         for what, metric in (
             ("spread", "epistemic std"),
             ("rmse", "RMSE"),
             ("log_likelihood", "log-likelihood (nats)"),
         ):
-            rows.append(_row(name, metric, _values(found, name, what)))
-    return rows
-
-
-def _row(setting: str, metric: str, values: Array) -> Row:
-    error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-    return Row(setting, metric, None, float(values.mean()), error)
+            yield Row.of_runs(name, metric, _values(found, name, what))
 
 
 def make_claims(config: Config, found: Found) -> list[Claim]:
     """Section 2, and the conclusion."""
-    return [
-        _tied(config, found),
-        *_data(config, found),
-        *_forced(config, found),
-        _as_good(config, found),
-    ]
+    return [_tied(config, found), *_data(config, found), *_forced(config, found), _as_good(config, found)]
 
 
 def _tied(config: Config, found: Found) -> Claim:
@@ -166,18 +154,17 @@ def _tied(config: Config, found: Found) -> Claim:
     sizes = [float(_size(found, name).mean()) for name in names]
     spreads = [float(_values(found, name, "spread").mean()) for name in names]
     order = np.argsort(sizes)
-    told = ", ".join(f"{sizes[place]:.3f} and {spreads[place]:.3f}" for place in order)
+    pairs = ", ".join(f"{sizes[place]:.3f} and {spreads[place]:.3f}" for place in order)
     return Claim(
         "2: for a fixed p, larger weights give more epistemic uncertainty.",
         f"size of the weights and spread at p = {WATCHED:g}, from networks with smaller to those with larger "
-        f"weights: {told}.",
+        f"weights: {pairs}.",
         bool(np.all(np.diff(np.array(spreads)[order]) > 0)),
     )
 
 
-def _data(config: Config, found: Found) -> list[Claim]:
+def _data(config: Config, found: Found) -> Iterator[Claim]:
     """Whether the spread falls as rows are added."""
-    claims = []
     texts = {
         f"p = {WATCHED:g}": "2: with a fixed p it takes smaller weights to lower epistemic uncertainty, so "
         "that it does not fall freely as data are added.",
@@ -190,16 +177,16 @@ def _data(config: Config, found: Found) -> list[Claim]:
         share = spreads[-1] / spreads[0]
         falls = share < FALLEN
         holds = falls if kind == "learned p" else not falls
-        told = ", ".join(f"{value:.3f}" for value in spreads)
-        listed = ", ".join(f"{value:.3f}" for value in sizes)
         correction = (
             "" if holds else f"It is {share:.2f} of what it was; less than {FALLEN:g} counts as fallen."
         )
         counts = ", ".join(f"{size:,}" for size in config.sizes)
-        claims.append(
-            Claim(text, f"spread {told} at N = {counts}; size of the weights {listed}.", holds, correction)
+        yield Claim(
+            text,
+            f"spread {listed(spreads)} at N = {counts}; size of the weights {listed(sizes)}.",
+            holds,
+            correction,
         )
-    return claims
 
 
 def _forced(config: Config, found: Found) -> list[Claim]:
@@ -209,16 +196,13 @@ def _forced(config: Config, found: Found) -> list[Claim]:
     free = float(_size(found, "p = 0").mean())
     names = [f"p = {p:g}" for p in config.rates if p]
     shares = {name: float(_size(found, name).mean()) / free for name in [*names, "learned p"]}
-    told = ", ".join(f"{share:.2f} ({name})" for name, share in shares.items())
     largest = shares[names[-1]]
     return [
         Claim(
             "2, note 1: a fixed p forces the weights to be near zero.",
-            f"size of the weights, as a share of that without dropout: {told}.",
+            f"size of the weights, as a share of that without dropout: {told(shares, behind=True)}.",
             largest < FORCED,
-            ""
-            if largest < FORCED
-            else f"At {names[-1]} they are {largest:.2f} times as large as without dropout; less than "
+            otherwise=f"At {names[-1]} they are {largest:.2f} times as large as without dropout; less than "
             f"{FORCED:g} would count as forced.",
         ),
         Claim(
@@ -234,12 +218,11 @@ def _as_good(config: Config, found: Found) -> Claim:
     errors = {name: float(_values(found, name, "rmse").mean()) for name in [*names, "learned p"]}
     best = min(names, key=lambda name: errors[name])
     holds = errors["learned p"] <= AS_GOOD * errors[best]
-    told = ", ".join(f"{value:.4f} ({name})" for name, value in errors.items())
     return Claim(
         "5: a p that adapts performs as well as the best fixed p.",
-        f"RMSE {told}.",
+        f"RMSE {told(errors, '.4f', behind=True)}.",
         holds,
-        "" if holds else f"It is {errors['learned p'] / errors[best]:.2f} times that of {best}.",
+        otherwise=f"It is {errors['learned p'] / errors[best]:.2f} times that of {best}.",
     )
 
 
@@ -256,37 +239,22 @@ def draw(outcome: Outcome) -> Any:
         learned = kind == "learned p"
         color = ORANGE if learned else str(shades[place])
         left.plot(LAYERS, weights[names.index(kind)], marker="o", color=color, label=kind)
-    left.set_ylim(bottom=0)
-    left.set_ylabel("root mean square of the weights")
-    left.set_title("Weights, by whose units they leave", loc="left", fontsize=11)
-    left.legend(frameon=False, fontsize=9)
+    title = "Weights, by whose units they leave"
+    finish_axes(left, title, legend=True, grid=True, ylim=(0, None), ylabel="root mean square of the weights")
     rows = [names.index(f"l = {l:g}") for l in arrays["length_scales"]]
     middle.plot(weights[rows].mean(1), spread[rows], marker="o", color=BLUE)
     for l, row in zip(arrays["length_scales"], rows, strict=True):
-        middle.annotate(
-            f"l = {l:g}",
-            (weights[row].mean(), spread[row]),
-            (0, -14),
-            textcoords="offset points",
-            ha="center",
-            fontsize=9,
-        )
-    middle.set_xlim(0, 1.25 * weights[rows].mean(1).max())
-    middle.set_ylim(0, 1.15 * spread[rows].max())
-    middle.set_xlabel("size of the weights")
-    middle.set_ylabel("epistemic standard deviation")
-    middle.set_title(f"At a fixed p of {arrays['watched']:g}", loc="left", fontsize=11)
+        style = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
+        middle.annotate(f"l = {l:g}", (weights[row].mean(), spread[row]), (0, -14), **style)
+    ends: dict[str, Any] = {
+        "xlim": (0, 1.25 * weights[rows].mean(1).max()),
+        "ylim": (0, 1.15 * spread[rows].max()),
+    }
+    finish_axes(middle, f"At a fixed p of {arrays['watched']:g}", xlabel="size of the weights", **ends)
     for kind, color in ((f"p = {arrays['watched']:g}", INK), ("learned p", ORANGE)):
         rows = [names.index(f"{kind}, N = {size:,}") for size in arrays["sizes"]]
         right.plot(arrays["sizes"], spread[rows], marker="o", color=color, label=kind)
-    right.set_xscale("log")
-    right.set_ylim(0, 1.15 * right.dataLim.y1)
-    right.set_xlabel("rows N")
-    right.set_ylabel("epistemic standard deviation")
-    right.set_title("As data are added", loc="left", fontsize=11)
-    right.legend(frameon=False, fontsize=9)
-    for ax in (left, middle, right):
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(color="#E8E8E8", linewidth=0.7)
-        ax.set_axisbelow(True)
+    ends = {"xscale": "log", "ylim": (0, 1.15 * right.dataLim.y1)}
+    finish_axes(right, "As data are added", legend=True, xlabel="rows N", **ends)
+    finish_axes([middle, right], grid=True, ylabel="epistemic standard deviation")
     return figure

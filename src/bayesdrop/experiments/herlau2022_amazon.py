@@ -13,16 +13,14 @@ from numpy.typing import NDArray
 
 from bayesdrop.data import AMAZON_DOMAINS, DataNotFound, load_amazon
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
-from bayesdrop.experiments.row import Claim, Outcome, Row
-from bayesdrop.plots import new_figure
+from bayesdrop.experiments.row import Claim, Outcome, Row, mean_and_error
+from bayesdrop.experiments.settings import picked
+from bayesdrop.plots import finish_axes, new_figure, plot_bands
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
 Array = NDArray[np.float64]
-SETS = {
-    "full": "all words and pairs",
-    "processed": "5,000 most frequent",
-}
+SETS = {"full": "all words and pairs", "processed": "5,000 most frequent"}
 SHOWN = {"books": "Books", "dvd": "DVD", "electronics": "Electronics", "kitchen": "Kitchen"}
 
 
@@ -116,13 +114,12 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
             rows += more
             advantages.append((setting, *advantage))
     return Outcome(
-        rows=tuple(rows), claims=_claims(advantages, config), arrays=arrays, notes=_notes(config, minutes)
+        rows=rows, claims=_claims(advantages, config), arrays=arrays, notes=_notes(config, minutes)
     )
 
 
 def _key(config: Config, domain: str, features: str, repeat: int) -> dict[str, Any]:
-    names = ("lambda0", "f", "values", "tol", "seed")
-    settings = {name: getattr(config, name) for name in names}
+    settings = picked(config, "lambda0", "f", "values", "tol", "seed")
     return {"domain": domain, "features": features, "repeat": repeat, **settings}
 
 
@@ -146,25 +143,14 @@ def _rows(
         ("dropout", errors[:, i, j], f"f = {rate[i]:g}, lambda0 = {config.lambda0[j]:g}"),
         (f"dropout, f = {config.shown_f:g}", shown[:, k], f"lambda0 = {config.lambda0[k]:g}"),
     ):
-        rows.append(Row(setting, f"test error, {name}", None, sample.mean(), _se(sample), note))
-    gain = ridge[:, best_ridge] - shown[:, k]
-    rows.append(
-        Row(
-            setting,
-            f"best ridge - dropout, f = {config.shown_f:g}, paired",
-            "dropout better",
-            gain.mean(),
-            _se(gain),
-            f"over {count} splits that share their reviews",
-        )
-    )
+        rows.append(Row.of_runs(setting, f"test error, {name}", sample, note=note))
+    metric = f"best ridge - dropout, f = {config.shown_f:g}, paired"
+    note = f"over {count} splits that share their reviews"
     gains = ridge[:, [best_ridge]] - shown
-    better = gains.mean(0) > 2 * np.array([_se(gains[:, column]) for column in range(gains.shape[1])])
-    return rows, (float(gain.mean()), _se(gain), better)
-
-
-def _se(sample: Array) -> float:
-    return float(sample.std(ddof=1) / np.sqrt(len(sample))) if len(sample) > 1 else 0.0
+    rows.append(Row.of_runs(setting, metric, gains[:, k], paper="dropout better", note=note))
+    found = [mean_and_error(column) for column in gains.T]
+    better = np.array([mean > 2 * (error or 0.0) for mean, error in found])
+    return rows, (found[k][0], found[k][1] or 0.0, better)
 
 
 def _claims(advantages: list[tuple[str, float, float, Array]], config: Config) -> tuple[Claim, ...]:
@@ -220,19 +206,14 @@ def draw(outcome: Outcome) -> Any:
             if rate > 0 and index != shown:
                 ax.plot(priors, mean[index], color="C0", lw=0.7, alpha=0.45)
         for index, color, name in ((0, "C1", "ridge"), (shown, "C0", f"dropout, f = {rates[shown]:g}")):
-            ax.fill_between(
-                priors, mean[index] - std[index], mean[index] + std[index], color=color, alpha=0.2, lw=0
-            )
-            ax.plot(priors, mean[index], "o-", ms=3, color=color, label=name)
+            plot_bands(ax, priors, (mean[index], std[index]), num_std=(1.0,), color=color, label=name)
         ax.axhline(mean[0].min(), color="C1", lw=0.8, ls=":")
         low = mean[:, :].min()
-        ax.set(xscale="log", ylim=(0.8 * low, 2.3 * low), title=f"{SHOWN[domain]}, {SETS[features]}")
-        ax.title.set_fontsize(9)
-    for ax in axes[:, 0]:
-        ax.set_ylabel("test error (%)")
-    for ax in axes[-1]:
-        ax.set_xlabel("λ₀")
+        finish_axes(ax, xscale="log", ylim=(0.8 * low, 2.3 * low))
+        ax.set_title(f"{SHOWN[domain]}, {SETS[features]}", fontsize=9)
+    finish_axes(axes[:, 0], ylabel="test error (%)")
+    finish_axes(axes[-1], xlabel="λ₀")
     if labels:
         axes[0, 0].plot([], [], color="C0", lw=0.7, alpha=0.45, label="other f")
-        axes[0, 0].legend(frameon=False, fontsize=8, loc="upper left")
+        finish_axes(axes[0, 0], legend="upper left")
     return figure

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +29,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
-from bayesdrop.experiments.row import Claim, Outcome, Row
+from bayesdrop.experiments.pieces import PieceCache, run_groups
+from bayesdrop.experiments.row import Claim, Outcome, Row, mean_and_error
 from bayesdrop.linear import DropPerturbation, dropout_log_posterior
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import COLORS, finish_axes, new_figure, plot_estimates
 
 __all__ = ["PRESETS", "SMOKE", "Config", "DroppedRegression", "draw", "laplace", "run"]
 
@@ -179,13 +179,11 @@ def made(config: Config, num_features: int, seed: int) -> DroppedRegression:
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Two features on a grid, several at their modes, and the network."""
     pair = _pair(config)
-    keys = [{"part": "features", "config": config, "seed": config.seed + n} for n in range(config.num_sets)]
-    keys += [
-        {"part": "network", "config": config, "seed": config.seed + n} for n in range(config.network_sets)
-    ]
-    plain = [{**vars(key.pop("config")), **key} for key in keys]
-    pieces = run_pieces(plain, _piece, cache=cache, progress=progress, label="Data sets")
-    many, networks = pieces[: config.num_sets], pieces[config.num_sets :]
+    groups = {
+        part: [{**vars(config), "part": part, "seed": config.seed + n} for n in range(count)]
+        for part, count in (("features", config.num_sets), ("network", config.network_sets))
+    }
+    many, networks = run_groups(groups, _piece, cache=cache, progress=progress, label="Data sets").values()
     rows = [
         *_rows("2 features, posterior", {name: [pair[name]] for name in pair if "grid" not in name}),
         *_rows(f"{config.num_features} features, mode", _gathered(many)),
@@ -201,8 +199,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     }
     arrays |= {f"network {kind}": [piece[f"random, {kind}"] for piece in networks] for kind in KINDS[1:]}
     return Outcome(
-        tuple(rows),
-        tuple(_claims(config, pair, many, networks)),
+        rows,
+        _claims(config, pair, many, networks),
         arrays=arrays,
         notes=(
             "The paper names both effects and gives no numbers; the data are ours.",
@@ -335,13 +333,11 @@ METRICS = {
 }
 
 
-def _rows(setting: str, found: Mapping[str, list[float]]) -> list[Row]:
-    rows = []
+def _rows(setting: str, found: Mapping[str, list[float]]) -> Iterator[Row]:
+
     for name, values in found.items():
         what, kind = name.split(", ")
-        error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
-        rows.append(Row(f"{setting}, {kind}", METRICS[what], None, float(np.mean(values)), error))
-    return rows
+        yield Row.of_runs(f"{setting}, {kind}", METRICS[what], values)
 
 
 def _claims(
@@ -390,8 +386,8 @@ def _claims(
 
 def _is_above(differences: list[float]) -> bool:
     """Whether the mean is above 0 by five standard errors."""
-    error = float(np.std(differences, ddof=1)) / math.sqrt(len(differences))
-    return float(np.mean(differences)) > 5 * error
+    mean, error = mean_and_error(differences)
+    return error is not None and mean > 5 * error
 
 
 def _told(shares: Mapping[str, float]) -> str:
@@ -414,30 +410,20 @@ def draw(outcome: Outcome) -> Any:
         ax.plot(1, -1, "+", color="#D55E00", markersize=11, markeredgewidth=2)
         ax.axhline(0, color="0.6", linewidth=0.6)
         ax.axvline(0, color="0.6", linewidth=0.6)
-        ax.set_title(title, loc="left", fontsize=11)
-        ax.set(xlabel="$w_1$", xlim=(-0.6, 1.5), ylim=(-1.5, 0.6))
+        finish_axes(ax, title, xlabel="$w_1$", xlim=(-0.6, 1.5), ylim=(-1.5, 0.6))
     axes[0, 0].set_ylabel("$w_2$")
     left, middle, right = axes[1]
     left.hist(np.asarray(arrays["count"]), bins=10, color="#0072B2", alpha=0.8, label="naive, data sets")
     left.axvline(arrays["prior_count"], color="#D55E00", linestyle="--", label="Bayesian: the prior's")
     left.set_xlim(0, 1.1 * arrays["prior_count"])
-    left.set_title(f"Masks that count, of {arrays['total'][0]}", loc="left", fontsize=11)
-    bars = [(what, kind) for what in ("random", "chosen") for kind in ("naive", "bayesian")]
-    for place, (what, kind) in enumerate(bars):
-        values = np.asarray(arrays[f"{what} {kind}"])
-        color = "#0072B2" if kind == "naive" else "#009E73"
-        middle.bar(place, values.mean(), color=color)
-        middle.plot(np.full(len(values), place), values, ".", color="#1A1A1A", markersize=3, alpha=0.6)
-    middle.set_xticks(range(4), [f"{kind},\n{what} masks" for what, kind in bars], fontsize=8)
-    middle.set_title("Squared error at the mode, more features", loc="left", fontsize=11)
-    for place, kind in enumerate(("plain", "bayesian")):
-        values = np.asarray(arrays[f"network {kind}"])
-        right.bar(place, values.mean(), color="#999999" if kind == "plain" else "#009E73")
-        right.plot(np.full(len(values), place), values, ".", color="#1A1A1A", markersize=3)
-    right.set_xticks((0, 1), ("plain Bayes", "Bayesian dropout"))
-    right.set_title("A network: squared error, random masks", loc="left", fontsize=11)
-    for ax in axes[1]:
-        ax.spines[["top", "right"]].set_visible(False)
-    left.legend(frameon=False, fontsize=8, loc="upper left")
+    finish_axes(left, f"Masks that count, of {arrays['total'][0]}", legend="upper left")
     left.set_ylim(0, 1.3 * left.get_ylim()[1])
+    kinds = {"naive": COLORS[0], "bayesian": COLORS[2]}
+    for shift, (kind, color) in zip((-0.15, 0.15), kinds.items(), strict=True):
+        values = {f"{what}\nmasks": arrays[f"{what} {kind}"] for what in ("random", "chosen")}
+        plot_estimates(middle, values, color=color, shift=shift, label=kind)
+    finish_axes(middle, "Squared error at the mode, more features", legend=True, xlim=(0, None))
+    errors = {"plain Bayes": arrays["network plain"], "Bayesian\ndropout": arrays["network bayesian"]}
+    plot_estimates(right, errors, color=["#666666", COLORS[2]])
+    finish_axes(right, "A network: squared error, random masks", xlim=(0, None))
     return figure

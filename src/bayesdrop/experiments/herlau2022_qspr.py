@@ -89,7 +89,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         "With standardised features dropout is ridge regression at lambda = n f / (1 - f), times "
         "1 / (1 - f), the factor that keeps the weights from vanishing.",
     )
-    return Outcome(rows=tuple(rows), claims=claims, arrays=arrays, notes=notes)
+    return Outcome(rows=rows, claims=claims, arrays=arrays, notes=notes)
 
 
 def _lasso(x: Array, y: Array, config: Config) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,7 +135,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     ]
     found = run_pieces(keys, piece, cache=cache, progress=progress, label="Data sets")
     parts = np.split(np.arange(2 * len(config.ridge) + len(config.f)), _cuts(config))
-    rows, curves, best_of = [], {}, {}
+    rows: list[Row] = []
+    curves, best_of = {}, {}
     for features in config.features:
         own = [one for key, one in zip(keys, found, strict=True) if key["features"] == features]
         count = sum(one["count"] for one in own)
@@ -150,7 +151,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
             best_of[features, condition] = _difference(mean, covariance, best["ridge"], best["dropout"])
     arrays = {"curves": curves, "ridge": config.ridge, "f": config.f, "features": config.features}
     return Outcome(
-        rows=tuple(rows), claims=_claims(best_of, rows, config), arrays=arrays, notes=_notes(config, found)
+        rows=rows, claims=_claims(best_of, rows, config), arrays=arrays, notes=_notes(config, found)
     )
 
 
@@ -166,25 +167,18 @@ def _difference(mean: Array, covariance: Array, a: int, b: int) -> tuple[float, 
 
 def _rows(
     setting: str, config: Config, parts: list[Any], mean: Array, covariance: Array, best: Mapping[str, int]
-) -> list[Row]:
-    rows = []
+) -> Iterator[Row]:
+
     for name, part in zip(METHODS, parts, strict=True):
         index = best[name]
         value = (config.f if name == "dropout" else config.ridge)[index - part[0]]
         note = f"lowest at {'f' if name == 'dropout' else 'lambda'} = {value:g}"
         error = np.sqrt(covariance[index, index])
-        rows.append(Row(setting, f"test error, {name}", None, mean[index], error, note))
+        yield Row(setting, f"test error, {name}", None, mean[index], error, note)
     right = int(np.argmin(np.abs(np.array(config.ridge) - 1.0)))
     note = "the value that is right without shift or junk"
-    rows.append(
-        Row(
-            setting,
-            "test error, ridge at lambda = 1",
-            None,
-            mean[right],
-            np.sqrt(covariance[right, right]),
-            note,
-        )
+    yield Row(
+        setting, "test error, ridge at lambda = 1", None, mean[right], np.sqrt(covariance[right, right]), note
     )
     for other in ("ridge", "scaled ridge"):
         value, error, share = _difference(mean, covariance, best[other], best["dropout"])
@@ -192,12 +186,9 @@ def _rows(
             setting.split(", ")[1], "dropout better"
         )
         note = f"{100 * share:+.1f} % of its error; above 0: dropout is better"
-        rows.append(
-            Row(
-                setting, f"{other} - dropout, paired", paper if other == "ridge" else None, value, error, note
-            )
+        yield Row(
+            setting, f"{other} - dropout, paired", paper if other == "ridge" else None, value, error, note
         )
-    return rows
 
 
 def _claims(

@@ -7,11 +7,11 @@ import io
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -23,9 +23,10 @@ from bayesdrop.processes import process_pool
 from bayesdrop.progress import progress_bar
 from bayesdrop.version import __version__
 
-__all__ = ["PieceCache", "run_pieces"]
+__all__ = ["Piece", "PieceCache", "run_groups", "run_pieces"]
 
 Piece = dict[str, Any]
+_Group = TypeVar("_Group", bound=Hashable)
 # Entries of an npz file: all but the arrays, and what the arrays' names begin with.
 _REST, _ARRAY = "json", "array "
 
@@ -168,6 +169,31 @@ def run_pieces(
         else:
             _run_in_processes(list(missing.values()), keys, function, keep, min(processes, len(missing)))
     return [pieces[index] for index in range(len(keys))]
+
+
+def run_groups(
+    groups: Mapping[_Group, Iterable[Mapping[str, Any]]],
+    function: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    *,
+    cache: PieceCache,
+    progress: bool = False,
+    label: str = "Pieces",
+) -> dict[_Group, list[Piece]]:
+    """The pieces of several groups of keys, as the seeds of every method: in their order, by group.
+
+    Args:
+        groups: keys by the name of their group.
+        function: key -> piece, as of `run_pieces`.
+        cache: where pieces are found and kept.
+        progress: whether to draw a bar.
+        label: of the bar.
+    """
+    keys = [(group, key) for group, own in groups.items() for key in own]
+    pieces = run_pieces([key for _, key in keys], function, cache=cache, progress=progress, label=label)
+    found: dict[_Group, list[Piece]] = {group: [] for group in groups}
+    for (group, _), piece in zip(keys, pieces, strict=True):
+        found[group].append(piece)
+    return found
 
 
 def _run_in_processes(

@@ -13,16 +13,17 @@ number of items taken in all rounds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.pieces import PieceCache, run_groups
 from bayesdrop.experiments.row import Claim, Outcome, Row
-from bayesdrop.plots import new_figure
+from bayesdrop.experiments.settings import all_but
+from bayesdrop.plots import finish_axes, new_figure
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
@@ -58,29 +59,14 @@ PRESETS = {"quick": Config(data="movielens-100k", num_seeds=1, epochs=40, held_u
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Rank correlations, risk and coverage, items found by exploring, and calibration."""
-    common = {
-        name: getattr(config, name)
-        for name in (
-            "data", "num_draws", "rounds", "shown", "num_users", "epochs", "hidden", "latent", "held_users",
-        )
-    }  # fmt: skip
-    keys = [
-        {**common, "model": model, "seed": config.seed + seed, "split_seed": config.seed, "file": ""}
-        for model in MODELS
-        for seed in range(config.num_seeds)
-    ]
-    pieces = run_pieces(keys, _asked, cache=cache, progress=progress, label="uncertainty")
-    found = {
-        model: [p for key, p in zip(keys, pieces, strict=True) if key["model"] == model] for model in MODELS
-    }
-    rows: list[Row] = []
-    for model, trials in found.items():
-        rows += _rows(model, trials)
-    arrays: dict[str, Any] = {}
-    for model, trials in found.items():
-        for name in ("ndcg", "spread", "length", "expected", "observed", *WAYS):
-            arrays[f"{model}|{name}"] = trials[0][name]
-    return Outcome(tuple(rows), tuple(_claims(found)), arrays)
+    common = all_but(config, "num_seeds", "seed") | {"split_seed": config.seed, "file": ""}
+    seeds = range(config.seed, config.seed + config.num_seeds)
+    groups = {model: [{**common, "model": model, "seed": seed} for seed in seeds] for model in MODELS}
+    found = run_groups(groups, _asked, cache=cache, progress=progress, label="uncertainty")
+    rows = [row for model, trials in found.items() for row in _rows(model, trials)]
+    names = ("ndcg", "spread", "length", "expected", "observed", *WAYS)
+    arrays = {f"{model}|{name}": trials[0][name] for model, trials in found.items() for name in names}
+    return Outcome(rows, _claims(found), arrays)
 
 
 def _asked(key: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,10 +160,6 @@ def _kept(trial: Mapping[str, Any], score: str) -> float:
 
 
 def _rows(model: str, trials: list[dict[str, Any]]) -> list[Row]:
-    def mean(values: list[float]) -> tuple[float, float | None]:
-        error = float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-        return float(np.mean(values)), error
-
     numbers = {
         "NDCG@100 (%)": [100 * float(t["ndcg"].mean()) for t in trials],
         "rank correlation of spread and NDCG": [_rank_correlation(t["spread"], t["ndcg"]) for t in trials],
@@ -193,50 +175,39 @@ def _rows(model: str, trials: list[dict[str, Any]]) -> list[Row]:
         ],
         **{f"items found in all rounds, {way}": [float(t[way][-1]) for t in trials] for way in WAYS},
     }
-    return [Row(model, name, None, *mean(values)) for name, values in numbers.items()]
+    return [Row.of_runs(model, name, values) for name, values in numbers.items()]
 
 
-def _claims(found: Mapping[str, list[dict[str, Any]]]) -> list[Claim]:
+def _claims(found: Mapping[str, list[dict[str, Any]]]) -> Iterator[Claim]:
     """Thresholds were fixed before any run."""
-    claims = []
     trials = found["VAE, dropout"]
     plain = float(np.mean([_rank_correlation(t["spread"], t["ndcg"]) for t in trials]))
     given = float(np.mean([_partial(t["spread"], t["ndcg"], t["length"]) for t in trials]))
-    claims.append(
-        Claim(
-            "The spread tells which lists are poor: its rank correlation with NDCG is below -0.2.",
-            f"{plain:+.2f} (VAE with dropout, mean of seeds).",
-            plain < -0.2,
-        )
+    yield Claim(
+        "The spread tells which lists are poor: its rank correlation with NDCG is below -0.2.",
+        f"{plain:+.2f} (VAE with dropout, mean of seeds).",
+        plain < -0.2,
     )
-    claims.append(
-        Claim(
-            "It tells more than the history's length: with that held fixed the correlation is below -0.1.",
-            f"{given:+.2f}.",
-            given < -0.1,
-        )
+    yield Claim(
+        "It tells more than the history's length: with that held fixed the correlation is below -0.1.",
+        f"{given:+.2f}.",
+        given < -0.1,
     )
     best = [[float(t[way][-1]) for t in trials] for way in WAYS]
-    claims.append(
-        Claim(
-            "Exploring by draws finds more of a new user's items than the best guess, in every seed.",
-            "; ".join(
-                f"{way} {' '.join(f'{v:.2f}' for v in values)}"
-                for way, values in zip(WAYS, best, strict=True)
-            ),
-            all(max(b, c) > a for a, b, c in zip(*best, strict=True)),
-        )
+    yield Claim(
+        "Exploring by draws finds more of a new user's items than the best guess, in every seed.",
+        "; ".join(
+            f"{way} {' '.join(f'{v:.2f}' for v in values)}" for way, values in zip(WAYS, best, strict=True)
+        ),
+        all(max(b, c) > a for a, b, c in zip(*best, strict=True)),
     )
     gaps = [float(t["expected"].mean() - t["observed"].mean()) / float(t["observed"].mean()) for t in trials]
     gap = float(np.mean(gaps))
-    claims.append(
-        Claim(
-            "Lists are calibrated: the first 20 get what the probabilities say, within a tenth.",
-            f"expected over observed, minus one: {100 * gap:+.0f} %.",
-            abs(gap) < 0.1,
-        )
+    yield Claim(
+        "Lists are calibrated: the first 20 get what the probabilities say, within a tenth.",
+        f"expected over observed, minus one: {100 * gap:+.0f} %.",
+        abs(gap) < 0.1,
     )
-    return claims
 
 
 def draw(outcome: Outcome) -> Any:
@@ -246,14 +217,13 @@ def draw(outcome: Outcome) -> Any:
     left, middle, right = figure.subplots(1, 3)
     model = MODELS[0]
     left.plot(arrays[f"{model}|spread"], arrays[f"{model}|ndcg"], ".", markersize=3, alpha=0.5)
-    left.set(xlabel="mean spread of the first 20 items", ylabel="NDCG@100", title=model)
+    finish_axes(left, model, xlabel="mean spread of the first 20 items", ylabel="NDCG@100")
     for place, name in enumerate(MODELS[:2]):
         for way, style in zip(WAYS, ("-", "--", ":"), strict=True):
             found = np.asarray(arrays[f"{name}|{way}"], dtype=float)
             rounds = np.arange(1, len(found) + 1)
             middle.plot(rounds, found, style, color=f"C{place}", label=f"{name}: {way}")
-    middle.set(xlabel="round", ylabel="items found, a user", title="nothing known at first")
-    middle.legend(frameon=False, fontsize=7)
+    finish_axes(middle, "nothing known at first", legend=True, xlabel="round", ylabel="items found, a user")
     for place, name in enumerate(MODELS):
         expected = np.asarray(arrays[f"{name}|expected"], dtype=float)
         observed = np.asarray(arrays[f"{name}|observed"], dtype=float)
@@ -262,6 +232,6 @@ def draw(outcome: Outcome) -> Any:
         right.plot(*np.transpose(points), "o-", color=f"C{place}", label=name, markersize=3)
     limit = max(right.get_xlim()[1], right.get_ylim()[1])
     right.plot([0, limit], [0, limit], ":", color="0.5")
-    right.set(xlabel="share in the first 20, as expected", ylabel="as it was", title="tenths of the users")
-    right.legend(frameon=False)
+    names = {"xlabel": "share in the first 20, as expected", "ylabel": "as it was"}
+    finish_axes(right, "tenths of the users", legend=True, **names)
     return figure

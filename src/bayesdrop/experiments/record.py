@@ -96,10 +96,10 @@ def read_record(path: str | os.PathLike[str]) -> Record:
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         outcome = Outcome(
-            rows=tuple(Row(**row) for row in found.pop("rows")),
-            claims=tuple(Claim(**claim) for claim in found.pop("claims")),
+            rows=(Row(**row) for row in found.pop("rows")),
+            claims=(Claim(**claim) for claim in found.pop("claims")),
             arrays={name: _unpacked(value) for name, value in found.pop("arrays").items()},
-            notes=tuple(found.pop("notes")),
+            notes=found.pop("notes"),
         )
         return Record(**found, outcome=outcome)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

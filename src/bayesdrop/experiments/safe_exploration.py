@@ -12,7 +12,7 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,13 +22,16 @@ from torch import Tensor, nn
 
 from bayesdrop.control import MPC, DynamicsModel, Transitions, fit_dynamics
 from bayesdrop.control.functions import HeldFunctions
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
-from bayesdrop.experiments.row import Claim, Outcome, Row
-from bayesdrop.plots import new_figure
+from bayesdrop.experiments.pieces import PieceCache, run_groups
+from bayesdrop.experiments.row import Claim, Outcome, Row, listed, mean_and_error
+from bayesdrop.experiments.settings import all_but
+from bayesdrop.plots import finish_axes, new_figure
 from bayesdrop.randomness import random_state_kept
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
+#: the first weights of revision 1 did not follow the seed
+REVISION = 2
 #: the cart falls above it
 EDGE = 0.7
 #: largest step of the cart itself, either way
@@ -92,41 +95,36 @@ def _progress(states: Tensor) -> Tensor:
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Every caution with every seed; a seed has one model and the same starts for all."""
-    settings = asdict(replace(config, seeds=(), cautions=()))
-    keys = [
-        {"seed": seed, "caution": kappa, **settings} for seed in config.seeds for kappa in config.cautions
-    ]
-    pieces = run_pieces(keys, partial(_piece, config), cache=cache, progress=progress)
-    found = {(key["caution"], key["seed"]): piece for key, piece in zip(keys, pieces, strict=True)}
+    settings = all_but(config) | {"seeds": (), "cautions": ()}
+    groups = {
+        kappa: [{"seed": seed, "caution": kappa, **settings} for seed in config.seeds]
+        for kappa in config.cautions
+    }
+    found = run_groups(groups, partial(_piece, config), cache=cache, progress=progress)
 
     def by_seed(kappa: float, what: str) -> np.ndarray[Any, Any]:
-        return np.array([float(np.mean(found[kappa, seed][what])) for seed in config.seeds])
+        return np.array([float(np.mean(piece[what])) for piece in found[kappa]])
 
     rows = []
     arrays: dict[str, Any] = {"cautions": list(config.cautions)}
     for kappa in config.cautions:
         fallen, distance = by_seed(kappa, "fallen"), by_seed(kappa, "distance")
         rows += [
-            Row(f"kappa = {kappa:g}", "episodes that fall (%)", None, *_with_error(100 * fallen)),
-            Row(f"kappa = {kappa:g}", "distance", None, *_with_error(distance)),
-            Row(f"kappa = {kappa:g}", "largest y", None, *_with_error(by_seed(kappa, "highest"))),
+            Row.of_runs(f"kappa = {kappa:g}", "episodes that fall (%)", 100 * fallen),
+            Row.of_runs(f"kappa = {kappa:g}", "distance", distance),
+            Row.of_runs(f"kappa = {kappa:g}", "largest y", by_seed(kappa, "highest")),
         ]
         arrays[f"fallen {kappa:g}"] = 100 * fallen
         arrays[f"distance {kappa:g}"] = distance
-        arrays[f"paths {kappa:g}"] = np.asarray(found[kappa, config.seeds[0]]["paths"])
-    first = config.cautions[0]
-    arrays["heights"] = np.asarray(found[first, config.seeds[0]]["heights"])
-    arrays["spread"] = np.stack([np.asarray(found[first, seed]["spread"]) for seed in config.seeds])
+        arrays[f"paths {kappa:g}"] = np.asarray(found[kappa][0]["paths"])
+    first = found[config.cautions[0]]
+    arrays["heights"] = np.asarray(first[0]["heights"])
+    arrays["spread"] = np.stack([np.asarray(piece["spread"]) for piece in first])
     notes = (
         "Claims were written before any of these numbers was seen. Errors are standard errors over seeds; "
         "all cautions of a seed have the same data, model and starts.",
     )
-    return Outcome(tuple(rows), _claims(by_seed, arrays, config), arrays, notes)
-
-
-def _with_error(values: np.ndarray[Any, Any]) -> tuple[float, float | None]:
-    error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-    return float(values.mean()), error
+    return Outcome(rows, _claims(by_seed, arrays, config), arrays, notes)
 
 
 def _model(config: Config, seed: int) -> DynamicsModel:
@@ -188,7 +186,7 @@ def _claims(by_seed: Any, arrays: Mapping[str, Any], config: Config) -> tuple[Cl
     known, beyond = spread[:, heights <= 0].mean(1), spread[:, heights > EDGE].mean(1)
     bold, careful = 100 * by_seed(0.0, "fallen"), 100 * by_seed(_CAREFUL, "fallen")
     far, near = by_seed(0.0, "distance"), by_seed(_CAREFUL, "distance")
-    gain, error = _with_error(near - far)
+    gain, error = mean_and_error(near - far)
     return (
         Claim(
             "The model knows what it does not know: beyond the edge its draws lie more than twice as far "
@@ -216,7 +214,7 @@ def _claims(by_seed: Any, arrays: Mapping[str, Any], config: Config) -> tuple[Cl
 
 
 def _listed(values: np.ndarray[Any, Any]) -> str:
-    return ", ".join(f"{value:.3g}" for value in values)
+    return listed(values, ".3g")
 
 
 def draw(outcome: Outcome) -> Any:
@@ -234,20 +232,17 @@ def draw(outcome: Outcome) -> Any:
         for number, path in enumerate(np.asarray(arrays[f"paths {kappa:g}"], dtype=float)):
             label = {"label": f"kappa {kappa:g}"} if number == 0 else {}
             ground.plot(path[:, 0], path[:, 1], color=f"C{place}", linewidth=1, alpha=0.8, **label)
-    ground.set(xlabel="x", ylabel="y", title="paths of one seed")
-    ground.legend(frameon=False, fontsize=8, loc="lower right")
+    finish_axes(ground, "paths of one seed", legend="lower right", xlabel="x", ylabel="y")
     spread = np.asarray(arrays["spread"], dtype=float)
     axes[1].plot(spread.T, np.asarray(arrays["heights"], dtype=float), color="C3", alpha=0.6)
     axes[1].axhline(EDGE, color="k", linewidth=1)
     axes[1].axhspan(_LOW[1], _HIGH[1], color="0.92")
-    axes[1].set(xlabel="std of a step over draws", ylabel="y", title="what is not known")
+    finish_axes(axes[1], "what is not known", xlabel="std of a step over draws", ylabel="y")
     for place, kappa in enumerate(cautions):
         axes[2].plot(
             arrays[f"distance {kappa:g}"], arrays[f"fallen {kappa:g}"], "o", color=f"C{place}",
             label=f"kappa {kappa:g}", alpha=0.8,
         )  # fmt: skip
-    axes[2].set(xlabel="distance", ylabel="episodes that fall (%)", title="each seed", ylim=(-5, 105))
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[2].legend(frameon=False, fontsize=8)
+    names = {"xlabel": "distance", "ylabel": "episodes that fall (%)", "ylim": (-5, 105)}
+    finish_axes(axes[2], "each seed", legend=True, **names)
     return figure

@@ -1,19 +1,29 @@
-"""Settings of an experiment given by name, as on the command line."""
+"""Settings of an experiment: given by name, as on the command line, and picked for the keys of pieces."""
 
 from __future__ import annotations
 
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from bayesdrop.errors import must
 from bayesdrop.experiments.registry import unknown
 
-__all__ = ["with_settings"]
+__all__ = ["all_but", "picked", "with_settings"]
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def picked(config: Any, *names: str) -> dict[str, Any]:
+    """Some settings by name: what a piece depends on."""
+    return {name: getattr(config, name) for name in names}
+
+
+def all_but(config: Any, *names: str) -> dict[str, Any]:
+    """All settings by name, but for some."""
+    return {name: value for name, value in asdict(config).items() if name not in names}
 
 
 def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,12 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.errors import require
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.pieces import PieceCache, run_groups
 from bayesdrop.experiments.row import Claim, Outcome, Row
+from bayesdrop.experiments.settings import picked
 from bayesdrop.layers import BernoulliDropout, ConcreteDropout
 from bayesdrop.models import mlp
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_runs
 
 __all__ = ["SMOKE", "Config", "draw", "run"]
 
@@ -53,34 +55,27 @@ SMOKE = Config(problems=("wheel 0.5", "digits"), num_contexts=60, steps=2, hidde
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Cumulative regret of every bandit on every problem."""
-    keys = [
-        {"problem": problem, "bandit": bandit, "seed": config.seed + seed, "contexts": config.num_contexts,
-         "round": config.round_size, "steps": config.steps, "hidden": config.hidden, "p": config.p,
-         "epsilon": config.epsilon}
-        for problem in config.problems
-        for bandit in BANDITS
-        for seed in range(config.num_seeds)
-    ]  # fmt: skip
-    pieces = run_pieces(keys, _played, cache=cache, progress=progress, label="bandits")
-    rows: list[Row] = []
-    arrays: dict[str, Any] = {}
-    shares: dict[tuple[str, str], list[Any]] = {}
-    for key, piece in zip(keys, pieces, strict=True):
-        place = (str(key["problem"]), str(key["bandit"]))
-        shares.setdefault(place, []).append(np.asarray(piece["share"]))
-    for (problem, bandit), curves in shares.items():
-        stacked = np.stack(curves)
-        arrays[f"{problem}: {bandit}"] = stacked
-        last = stacked[:, -1]
-        error = float(last.std(ddof=1) / len(last) ** 0.5) if len(last) > 1 else None
-        rows.append(Row(f"{problem}, {bandit}", "regret (% of chance's)", None, float(last.mean()), error))
-    arrays["contexts"] = pieces[0]["contexts"]
-    return Outcome(tuple(rows), tuple(_claims(config, shares)), arrays)
+    common = picked(config, "steps", "hidden", "p", "epsilon")
+    common |= {"contexts": config.num_contexts, "round": config.round_size}
+    seeds = range(config.seed, config.seed + config.num_seeds)
+    groups = {
+        (problem, bandit): [{"problem": problem, "bandit": bandit, "seed": seed, **common} for seed in seeds]
+        for problem, bandit in product(config.problems, BANDITS)
+    }
+    found = run_groups(groups, _played, cache=cache, progress=progress, label="bandits")
+    shares = {place: np.stack([piece["share"] for piece in pieces]) for place, pieces in found.items()}
+    rows = [
+        Row.of_runs(f"{problem}, {bandit}", "regret (% of chance's)", curves[:, -1])
+        for (problem, bandit), curves in shares.items()
+    ]
+    arrays: dict[str, Any] = {f"{problem}: {bandit}": own for (problem, bandit), own in shares.items()}
+    arrays["contexts"] = next(iter(found.values()))[0]["contexts"]
+    return Outcome(rows, _claims(config, shares), arrays)
 
 
-def _claims(config: Config, shares: Mapping[tuple[str, str], list[Any]]) -> list[Claim]:
+def _claims(config: Config, shares: Mapping[tuple[str, str], Any]) -> list[Claim]:
     """Held against the means over seeds at the end; the sentences were fixed before any run."""
-    mean = {place: float(np.mean([curve[-1] for curve in curves])) for place, curves in shares.items()}
+    mean = {place: float(np.mean(curves[:, -1])) for place, curves in shares.items()}
 
     def listed(first: str, second: str) -> tuple[str, list[str]]:
         pairs = [(name, mean[name, first], mean[name, second]) for name in config.problems]
@@ -98,10 +93,7 @@ def _claims(config: Config, shares: Mapping[tuple[str, str], list[Any]]) -> list
         instead = f"It depends on the problem: on {' and '.join(where) or 'none'} of these it had less."
         claims.append(
             Claim(
-                text,
-                f"{first} and {second}: {found}.",
-                len(where) == len(config.problems),
-                "" if len(where) == len(config.problems) else instead,
+                text, f"{first} and {second}: {found}.", len(where) == len(config.problems), otherwise=instead
             )
         )
     return claims
@@ -159,11 +151,10 @@ def draw(outcome: Outcome) -> Any:
     for ax, problem in zip(axes, problems, strict=True):
         for place, bandit in enumerate(BANDITS):
             curves = np.asarray(arrays[f"{problem}: {bandit}"], dtype=float)
-            ax.plot(contexts, curves.T, color=f"C{place}", alpha=0.25, linewidth=0.7)
-            ax.plot(contexts, curves.mean(0), color=f"C{place}", label=bandit)
+            plot_runs(ax, contexts, curves, band=None, runs=True, color=f"C{place}", label=bandit)
         ax.plot([0, contexts[-1]], [0, 100], color="0.5", linestyle=":", label="at random")
         top = max(float(np.max(arrays[f"{problem}: {bandit}"])) for bandit in BANDITS)
-        ax.set(title=problem, xlabel="contexts", ylim=(0, 1.08 * top), xlim=(0, contexts[-1]))
+        finish_axes(ax, problem, xlabel="contexts", ylim=(0, 1.08 * top), xlim=(0, contexts[-1]))
     axes[0].set_ylabel("cumulative regret (% of chance's at the end)")
-    axes[-1].legend(frameon=False, loc="lower right")
+    finish_axes(axes[-1], legend="lower right")
     return figure

@@ -11,8 +11,8 @@ images.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,17 +21,20 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.data.mnist import load_mnist
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
-from bayesdrop.experiments.row import Claim, Outcome, Row
+from bayesdrop.experiments.pieces import PieceCache, run_groups
+from bayesdrop.experiments.row import Claim, Outcome, Row, mean_and_error, told
+from bayesdrop.experiments.settings import all_but
 from bayesdrop.fit import fit
 from bayesdrop.layers import BernoulliNoise
 from bayesdrop.likelihoods import Bernoulli
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_estimates
 from bayesdrop.randomness import random_state_kept
 from bayesdrop.vae import SIVAE, VAE, NegativeBound
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
+#: the first weights of revision 1 did not follow the seed
+REVISION = 2
 METHODS = ("VAE", "VAE, dropout", "SIVAE, learnable", "SIVAE, concrete", "SIVAE, gaussian")
 _SHOWN = 8
 #: share of images in which a pixel has ink, above which it is one that matters
@@ -56,14 +59,7 @@ class Config:
 
 
 SMOKE = Config(
-    num_train=200,
-    num_test=20,
-    hidden=16,
-    latent=4,
-    eval_masks=4,
-    epochs=1,
-    num_importance=6,
-    seeds=(0, 1),
+    num_train=200, num_test=20, hidden=16, latent=4, eval_masks=4, epochs=1, num_importance=6, seeds=(0, 1)
 )
 PRESETS = {
     "quick": replace(
@@ -74,29 +70,27 @@ PRESETS = {
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Every method with every seed."""
-    settings = asdict(replace(config, seeds=()))
-    keys = [{"method": name, "seed": seed, **settings} for name in METHODS for seed in config.seeds]
-    pieces = run_pieces(keys, partial(_piece, config), cache=cache, progress=progress)
-    found = {(key["method"], key["seed"]): piece for key, piece in zip(keys, pieces, strict=True)}
+    settings = all_but(config) | {"seeds": ()}
+    groups = {name: [{"method": name, "seed": seed, **settings} for seed in config.seeds] for name in METHODS}
+    found = run_groups(groups, partial(_piece, config), cache=cache, progress=progress)
     values = {
         name: {
-            what: np.array([float(found[name, seed][what]) for seed in config.seeds])
+            what: np.array([float(piece[what]) for piece in pieces])
             for what in ("bound", "likelihood", "reconstruction", "inked rate")
         }
-        for name in METHODS
+        for name, pieces in found.items()
     }
-    first = config.seeds[0]
-    arrays: dict[str, Any] = {"images": found["VAE", first]["images"]}
+    arrays: dict[str, Any] = {"images": found["VAE"][0]["images"]}
     for name in METHODS:
-        arrays[f"reconstructed {name}"] = found[name, first]["reconstructed"]
-        arrays[f"rates {name}"] = found[name, first]["rates"]
+        arrays[f"reconstructed {name}"] = found[name][0]["reconstructed"]
+        arrays[f"rates {name}"] = found[name][0]["rates"]
         arrays[f"likelihood {name}"] = values[name]["likelihood"]
         arrays[f"bound {name}"] = values[name]["bound"]
     notes = (
         "Claims were written before any of these numbers was seen; differences are paired by seed, and one "
         "counts if it is above two of its standard errors over seeds.",
     )
-    return Outcome(tuple(_rows(values)), _claims(values, found, config), arrays, notes)
+    return Outcome(_rows(values), _claims(values, config), arrays, notes)
 
 
 def _images(config: Config) -> tuple[Tensor, Tensor]:
@@ -138,15 +132,9 @@ def _piece(config: Config, key: Mapping[str, Any]) -> dict[str, Any]:
         torch.manual_seed(seed)
         model = _model(key["method"], config)
     fit(
-        model,
-        (train, train),
-        NegativeBound(),
-        epochs=config.epochs,
-        lr=config.lr,
-        scheduler="linear",
-        seed=seed,
-        progress=False,
-    )
+        model, (train, train), NegativeBound(), epochs=config.epochs, lr=config.lr, scheduler="linear",
+        seed=seed, progress=False,
+    )  # fmt: skip
     rates = torch.zeros(784)
     if isinstance(model, SIVAE):
         model.num_masks = config.eval_masks
@@ -167,57 +155,43 @@ def _piece(config: Config, key: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rows(values: Mapping[str, Mapping[str, np.ndarray[Any, Any]]]) -> list[Row]:
+def _rows(values: Mapping[str, Mapping[str, np.ndarray[Any, Any]]]) -> Iterator[Row]:
     names = {
         "likelihood": "log p(x), importance sampling (nats)",
         "bound": "bound on log p(x) (nats)",
         "reconstruction": "-log p(x | mean code) (nats)",
     }
-    rows = []
+
     for method, numbers in values.items():
         for what, metric in names.items():
-            some = numbers[what]
-            rows.append(Row(method, metric, None, float(some.mean()), _standard_error(some)))
+            yield Row.of_runs(method, metric, numbers[what])
         if method.startswith("SIVAE"):
-            some = numbers["inked rate"]
-            rows.append(
-                Row(method, "mean rate of inked pixels", None, float(some.mean()), _standard_error(some))
-            )
-    return rows
+            yield Row.of_runs(method, "mean rate of inked pixels", numbers["inked rate"])
 
 
-def _standard_error(values: np.ndarray[Any, Any]) -> float | None:
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-
-
-def _claims(
-    values: Mapping[str, Mapping[str, np.ndarray[Any, Any]]],
-    found: Mapping[tuple[str, int], Mapping[str, Any]],
-    config: Config,
-) -> tuple[Claim, ...]:
+def _claims(values: Mapping[str, Mapping[str, np.ndarray[Any, Any]]], config: Config) -> tuple[Claim, ...]:
     learned = "SIVAE, learnable"
 
     def lead(one: str, other: str, what: str = "likelihood") -> tuple[float, float]:
         """Mean and standard error over seeds of the difference."""
-        difference = values[one][what] - values[other][what]
-        return float(difference.mean()), _standard_error(difference) or float("inf")
+        mean, error = mean_and_error(values[one][what] - values[other][what])
+        return mean, error or float("inf")
 
     def better(text: str, one: str, others: tuple[str, ...]) -> Claim:
         leads = {other: lead(one, other) for other in others}
-        told = "; ".join(f"over {other} {mean:+.2f} ± {error:.2f}" for other, (mean, error) in leads.items())
+        shown = "; ".join(f"over {other} {mean:+.2f} ± {error:.2f}" for other, (mean, error) in leads.items())
         holds = all(mean > 2 * error for mean, error in leads.values())
-        return Claim(text, f"log p(x) of {one}, in nats an image: {told}.", holds)
+        return Claim(text, f"log p(x) of {one}, in nats an image: {shown}.", holds)
 
     gaps = {
         name: float((numbers["likelihood"] - numbers["bound"]).mean()) for name, numbers in values.items()
     }
-    shown = "; ".join(f"{name} {gap:.2f}" for name, gap in gaps.items())
     rate = float(values[learned]["inked rate"].mean())
     return (
         Claim(
             "The bound is below log p(x), for every method and seed.",
-            f"log p(x) less bound, in nats: {shown}.",
-            all(float(piece["likelihood"]) > float(piece["bound"]) for piece in found.values()),
+            f"log p(x) less bound, in nats: {told(gaps, between='; ')}.",
+            all((numbers["likelihood"] > numbers["bound"]).all() for numbers in values.values()),
         ),
         Claim(
             f"2.3: masks make a more flexible posterior. The bound of SIVAE with {config.eval_masks} masks "
@@ -270,18 +244,10 @@ def draw(outcome: Outcome) -> Any:
         panel.set_yticks([])
     figure.colorbar(shade, cax=figure.add_subplot(grid[0, 4]))
     ax = figure.add_subplot(grid[1, 1:])
-    for place, method in enumerate(METHODS):
-        likelihood = np.asarray(arrays[f"likelihood {method}"], dtype=float)
-        bound = np.asarray(arrays[f"bound {method}"], dtype=float)
-        rows = np.full(len(bound), place)
-        label = {"label": "log p(x)"} if place == 0 else {}
-        ax.plot(likelihood, rows, "o", color=f"C{place}", **label)
-        label = {"label": "bound"} if place == 0 else {}
-        ax.plot(bound, rows, "|", color=f"C{place}", markersize=14, **label)
-    ax.set_yticks(range(len(METHODS)), METHODS)
-    ax.invert_yaxis()
-    ax.set_xlabel("nats an image, each seed (higher is better)")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, loc="lower left")
+    for what, label, marker, shift in (("likelihood", "log p(x)", "o", -0.15), ("bound", "bound", "s", 0.15)):
+        values = {method: np.asarray(arrays[f"{what} {method}"], dtype=float) for method in METHODS}
+        colors = [f"C{place}" for place in range(len(METHODS))]
+        plot_estimates(ax, values, color=colors, marker=marker, shift=shift, label=label)
+    finish_axes(ax, legend="lower left", xlabel="nats an image, each seed (higher is better)")
     figure.suptitle("Autoencoders of binarised MNIST")
     return figure

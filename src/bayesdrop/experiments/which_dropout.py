@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ import torch
 from torch import nn
 
 from bayesdrop.data import DataNotFound, load_uci
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.pieces import PieceCache, run_groups
 from bayesdrop.experiments.row import Outcome, Row
+from bayesdrop.experiments.settings import all_but
 from bayesdrop.fit import fit
 from bayesdrop.layers import (
     BernoulliDropout,
@@ -34,7 +36,7 @@ from bayesdrop.likelihoods import Gaussian
 from bayesdrop.metrics import interval_coverage, mean_log_likelihood, regression_calibration_error, rmse
 from bayesdrop.models import mlp
 from bayesdrop.objectives import NegativeELBO
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_estimates
 from bayesdrop.predict import predict
 
 __all__ = ["SMOKE", "Config", "draw", "run"]
@@ -79,56 +81,36 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
             present.append(name)
         except DataNotFound:
             absent.append(name)
-    common = {
-        "epochs": config.epochs,
-        "batch_size": config.batch_size,
-        "num_draws": config.num_draws,
-        "length_scale": config.length_scale,
+    common = all_but(config, "datasets", "splits")
+    groups = {
+        (name, kind): [{"dataset": name, "split": n, "kind": kind, **common} for n in range(config.splits)]
+        for name, kind in product(present, KINDS)
     }
-    keys = [
-        {"dataset": name, "split": split, "kind": kind, **common}
-        for name in present
-        for split in range(config.splits)
-        for kind in KINDS
-    ]
-    pieces = run_pieces(keys, train_and_score, cache=cache, progress=progress, label="Networks")
+    found = run_groups(groups, train_and_score, cache=cache, progress=progress, label="Networks")
     names = [*KINDS, _HARD]
-    scores: dict[tuple[str, str], list[list[float]]] = {}
-    seconds: dict[tuple[str, str], list[float]] = {}
-    for key, piece in zip(keys, pieces, strict=True):
-        for kind, values in piece["scores"].items():
-            scores.setdefault((str(key["dataset"]), kind), []).append(values)
-        seconds.setdefault((str(key["dataset"]), str(key["kind"])), []).append(piece["seconds"])
     rows = []
-    means = np.full((len(present), len(names), len(METRICS)), math.nan)
-    errors = np.full_like(means, math.nan)
-    for i, name in enumerate(present):
-        for j, kind in enumerate(names):
-            table = np.array(scores[name, kind])
-            means[i, j] = table.mean(0)
-            spread = table.std(0, ddof=1) / math.sqrt(len(table)) if len(table) > 1 else None
-            for k, metric in enumerate(METRICS):
-                error = None if spread is None else float(spread[k])
-                if error is not None:
-                    errors[i, j, k] = error
-                rows.append(Row(f"{name}, {kind}", metric, None, float(means[i, j, k]), error))
-    rows += [
-        Row(f"{name}, {kind}", metric, None, None) for name in absent for kind in names for metric in METRICS
-    ]
+    for name, kind in product([*present, *absent], names):
+        pieces = found.get((name, "Concrete" if kind == _HARD else kind), [])
+        for k, metric in enumerate(METRICS):
+            values = [piece["scores"][kind][k] for piece in pieces]
+            rows.append(Row.of_runs(f"{name}, {kind}", metric, values))
+    # (sets, kinds, metrics), as rows are
+    shape = (len(present), len(names), len(METRICS))
+    shown = rows[: np.prod(shape)]
     notes = [
         f"Trained for {config.epochs} epochs; means over {config.splits} splits, standard errors beside them."
     ]
     for kind in KINDS:
-        took = [value for name in present for value in seconds[name, kind]]
+        took = [piece["seconds"] for name in present for piece in found[name, kind]]
         if took:
             notes.append(f"{kind}: {np.mean(took):.1f} CPU seconds a network.")
     arrays = {
         "datasets": present,
         "kinds": names,
-        "means": means.tolist(),
-        "errors": np.where(np.isnan(errors), 0, errors).tolist(),
+        "means": np.reshape([row.ours for row in shown], shape).tolist(),
+        "errors": np.reshape([row.standard_error or 0.0 for row in shown], shape).tolist(),
     }
-    return Outcome(rows=tuple(rows), arrays=arrays, notes=tuple(notes))
+    return Outcome(rows=rows, arrays=arrays, notes=notes)
 
 
 def train_and_score(key: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,19 +124,10 @@ def train_and_score(key: Mapping[str, Any]) -> dict[str, Any]:
     model = mlp(split.x_train.shape[1], (50, 50), 1, p=p, layer=layer, **options)
     likelihood = Gaussian(0.5, noise="learned")
     objective = NegativeELBO(likelihood, num_data=len(split.x_train))
-    steps = key["epochs"] * math.ceil(len(split.x_train) / key["batch_size"])
     fit(
-        model,
-        (split.x_train, split.y_train),
-        objective,
-        epochs=key["epochs"],
-        batch_size=key["batch_size"],
-        lr=3e-3,
-        rate_lr=1e-2,
-        scheduler=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps),
-        seed=key["split"],
-        progress=False,
-    )
+        model, (split.x_train, split.y_train), objective, epochs=key["epochs"], batch_size=key["batch_size"],
+        lr=3e-3, rate_lr=1e-2, scheduler="cosine", seed=key["split"], progress=False,
+    )  # fmt: skip
     seconds = time.process_time() - start
     found = {key["kind"]: _scores(model, likelihood, split, key["num_draws"])}
     if key["kind"] == "Concrete":
@@ -186,16 +159,13 @@ def draw(outcome: Outcome) -> Any:
     means, errors = np.array(arrays["means"]), np.array(arrays["errors"])
     figure = new_figure(3.2 * max(len(datasets), 1) + 2.4, 6.2)
     axes = figure.subplots(2, max(len(datasets), 1), sharey=True, squeeze=False)
-    position = np.arange(len(kinds))[::-1]
     for column, name in enumerate(datasets):
         for row, metric in enumerate((1, 2)):
             ax = axes[row, column]
             value, error = means[column, :, metric], errors[column, :, metric]
-            ax.errorbar(value, position, xerr=error, fmt="o", color="#1f4e79", ecolor="#9bb7d4", capsize=2)
-            ax.grid(axis="x", alpha=0.3)
+            plot_estimates(ax, dict(zip(kinds, zip(value, error, strict=True), strict=True)))
+            finish_axes(ax, grid="x", xlabel=METRICS[metric])
             ax.locator_params(axis="x", nbins=5)
-            ax.set_yticks(position, kinds)
-            ax.set_xlabel(METRICS[metric])
             if metric == 2:
                 ax.axvline(0.95, color="#b03a2e", linewidth=1)
             else:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from bayesdrop.errors import must, must_be_finite, must_be_flag, whole_number
@@ -17,6 +18,7 @@ from bayesdrop.storage import check_writable
 
 __all__ = [
     "Objective",
+    "check_choosing",
     "check_judging",
     "check_modules",
     "check_num_data",
@@ -95,6 +97,17 @@ def check_schedule(p_schedule: Any) -> None:
     if p_schedule is not None and not callable(p_schedule):
         want = "a function of the share of the steps that is done, as RateSchedule(0.5, 0.05)"
         raise TypeError(must("fit", "p_schedule", want, p_schedule))
+
+
+def check_choosing(generator: Any, batches: Any) -> None:
+    """What noise and rows come from; a generator is on the CPU, as the global one that it stands in for."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(must("fit", "generator", "a torch.Generator, or None", generator))
+    if generator is not None and generator.device.type != "cpu":
+        raise ValueError(must("fit", "generator", "on the CPU", str(generator.device)))
+    if batches is not None and not callable(batches):
+        want = "a function from the epoch to lists of rows, or None"
+        raise TypeError(must("fit", "batches", want, batches))
 
 
 def checked_path(checkpoint: str | os.PathLike[str] | None, model: nn.Module) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from bayesdrop.errors import must, must_be_finite
 from bayesdrop.inputs import Inputs, num_rows, take_rows, to_device
 
-__all__ = ["Batch", "Batches", "PassedOn", "as_batches", "pieces"]
+__all__ = ["Batch", "Batches", "Chosen", "PassedOn", "as_batches", "pieces"]
 
 Batch = tuple[Inputs, Tensor]
 
@@ -49,6 +49,10 @@ class Batches(ABC):
         """Random generators of the data's own."""
         return {}
 
+    def rows(self, chosen: Tensor) -> Batch:
+        """A minibatch of these rows, where they can be chosen."""
+        raise NotImplementedError
+
 
 class PassedOn(Batches):
     """The minibatches of others, for subclasses to change on their way.
@@ -77,6 +81,47 @@ class PassedOn(Batches):
         return self._batches.generators()
 
 
+class Chosen(PassedOn):
+    """Minibatches of rows that a function chooses.
+
+    Args:
+        batches: of the data; its rows are counted from 0.
+        choose: from the epoch, counted from 1, to the rows of one minibatch after another.
+    """
+
+    def __init__(self, batches: Batches, choose: Callable[[int], Iterable[Any]]) -> None:
+        super().__init__(batches)
+        if self.num_rows is None:
+            want = "None with a DataLoader, whose batch_sampler chooses rows"
+            raise ValueError(must("fit", "batches", want, choose))
+        self._last = self.num_rows - 1
+        self._choose = choose
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        empty = True
+        for rows in self._choose(epoch):
+            empty = False
+            yield self._batches.rows(self._checked(rows))
+        if empty:
+            raise ValueError(must("fit", "batches", "at least one minibatch an epoch", 0))
+
+    def num_batches(self) -> None:
+        return None
+
+    def _checked(self, rows: Any) -> Tensor:
+        want = f"whole numbers from 0 to {self._last}, a list a minibatch"
+        try:
+            chosen = torch.as_tensor(rows)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(must("fit", "batches", want, rows)) from error
+        is_whole = not (chosen.is_floating_point() or chosen.is_complex() or chosen.dtype == torch.bool)
+        if not (chosen.dim() == 1 and is_whole and len(chosen)):
+            raise TypeError(must("fit", "batches", want, rows))
+        if chosen.min() < 0 or chosen.max() > self._last:
+            raise ValueError(must("fit", "batches", want, rows))
+        return chosen
+
+
 def pieces(x: Inputs, y: Tensor, count: int) -> Iterator[tuple[Inputs, Tensor, float]]:
     """A minibatch in `count` pieces, each with its share of the rows; fewer where there are too few rows."""
     if count == 1:
@@ -88,13 +133,15 @@ def pieces(x: Inputs, y: Tensor, count: int) -> Iterator[tuple[Inputs, Tensor, f
         yield take_rows(x, rows), y[rows], (stop - start) / total
 
 
-def as_batches(data: Any, argument: str, *, batch_size: int, seed: int, device: torch.device) -> Batches:
+def as_batches(
+    data: Any, argument: str, *, batch_size: int | None, seed: int, device: torch.device
+) -> Batches:
     """Minibatches of (x, y) tensors, of a `Dataset`, or those of a `DataLoader` as it is.
 
     Args:
         data: what the user passed.
         argument: under which name.
-        batch_size: rows of a minibatch; a `DataLoader` has its own.
+        batch_size: rows of a minibatch; None for all, in their order. A `DataLoader` has its own.
         seed: of the order.
         device: where the batches are wanted.
     """
@@ -129,7 +176,7 @@ class _TensorBatches(Batches):
     """Minibatches of tensors, indexed directly: for small networks a loader costs more than a step."""
 
     def __init__(
-        self, x: Any, y: Tensor, argument: str, batch_size: int, seed: int, device: torch.device
+        self, x: Any, y: Tensor, argument: str, batch_size: int | None, seed: int, device: torch.device
     ) -> None:
         parts = _named_tensors(x)
         if not parts:
@@ -144,10 +191,14 @@ class _TensorBatches(Batches):
             must_be_finite("fit", f"{name} of {argument}", part)
         self.num_rows: int = rows
         self._x, self._y, self._parts = x, y, parts
-        self._batch_size, self._seed, self._device = batch_size, seed, device
+        self._batch_size, self._seed, self._device = batch_size or rows, seed, device
+        self._in_order = batch_size is None
         self._row_size = max(1, sum(part.numel() for part in parts.values()) // rows)
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
+        if self._in_order:
+            yield self._placed(self._x, self._y)
+            return
         order = _order(self.num_rows, self._seed, epoch).to(self._y.device)
         bounds = _bounds(self.num_rows, self._batch_size)
         group = max(1, _GATHERED // (self._row_size * self._batch_size))
@@ -159,6 +210,10 @@ class _TensorBatches(Batches):
             for start, stop in some:
                 rows = slice(start - base, stop - base)
                 yield take_rows(x, rows), y[rows]
+
+    def rows(self, chosen: Tensor) -> Batch:
+        chosen = chosen.to(self._y.device)
+        return self._placed(take_rows(self._x, chosen), self._y[chosen])
 
     def num_batches(self) -> int:
         return len(_bounds(self.num_rows, self._batch_size))
@@ -180,22 +235,32 @@ class _TensorBatches(Batches):
 class _DatasetBatches(Batches):
     """Minibatches of a map-style `Dataset` of (x, y) items."""
 
-    def __init__(self, data: Any, argument: str, batch_size: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, data: Any, argument: str, batch_size: int | None, seed: int, device: torch.device
+    ) -> None:
         self.num_rows: int = len(data)
         if self.num_rows < 1:
             raise ValueError(must("fit", argument, "at least one row", 0))
         self._data, self._argument = data, argument
-        self._batch_size, self._seed, self._device = batch_size, seed, device
+        self._batch_size, self._seed, self._device = batch_size or self.num_rows, seed, device
+        self._in_order = batch_size is None
         self._fetch: Callable[[list[int]], Any] = getattr(
             data, "__getitems__", lambda rows: [data[row] for row in rows]
         )
 
     def _batches(self, order: list[int]) -> Iterator[Batch]:
         for start, stop in _bounds(self.num_rows, self._batch_size):
-            batch = default_collate(self._fetch(order[start:stop]))
-            yield _checked_pair(batch, self._argument, self._device)
+            yield self._collated(order[start:stop])
+
+    def _collated(self, rows: list[int]) -> Batch:
+        return _checked_pair(default_collate(self._fetch(rows)), self._argument, self._device)
+
+    def rows(self, chosen: Tensor) -> Batch:
+        return self._collated(chosen.tolist())
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
+        if self._in_order:
+            return self.in_order()
         return self._batches(_order(self.num_rows, self._seed, epoch).tolist())
 
     def num_batches(self) -> int:

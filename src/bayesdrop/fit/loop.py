@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from bayesdrop.fit.average import averaged
 from bayesdrop.fit.checkpoint import Run, read_checkpoint, write_checkpoint
 from bayesdrop.fit.checks import (
     Objective,
+    check_choosing,
     check_judging,
     check_modules,
     check_num_data,
@@ -27,7 +28,7 @@ from bayesdrop.fit.checks import (
     check_watching,
     checked_path,
 )
-from bayesdrop.fit.data import Batches, as_batches
+from bayesdrop.fit.data import Batches, Chosen, as_batches
 from bayesdrop.fit.epoch import Loop, training
 from bayesdrop.fit.history import History
 from bayesdrop.fit.layout import ChannelsLast, laid_out
@@ -57,7 +58,8 @@ def fit(
     objective: Objective,
     *,
     epochs: int,
-    batch_size: int = 128,
+    batch_size: int | None = 128,
+    batches: Callable[[int], Iterable[Any]] | None = None,
     validation: Data | None = None,
     lr: float = 1e-3,
     rate_lr: float | None = None,
@@ -80,6 +82,7 @@ def fit(
     checkpoint_every: int = 1,
     resume: bool = True,
     seed: int = 0,
+    generator: torch.Generator | None = None,
     callback: Callable[[int, History], bool | None] | None = None,
     max_seconds: float | None = None,
     progress: bool | None = None,
@@ -97,8 +100,11 @@ def fit(
             `DataLoader`, which is used as it is. Rows are shuffled by (seed, epoch).
         objective: `NegativeELBO`, or any callable (model, x, y) that gives a scalar or has a `.loss`.
         epochs: passes over the data, those of a checkpoint included.
-        batch_size: rows of a step; a last batch of a single row joins the one before. A `DataLoader` has
-            its own.
+        batch_size: rows of a step; a last batch of a single row joins the one before. None: all rows at every
+            step, in their order. A `DataLoader` has its own.
+        batches: from the epoch, counted from 1, to the rows of one minibatch after another, in place of
+            shuffled ones of `batch_size`: lists or tensors of places in the data. What it draws from torch's
+            global generator comes from the run's own numbers. A schedule by name does not know its steps.
         validation: data as in `train`. With a likelihood, the validation loss is minus the mean log
             predictive density; else the objective in eval mode.
         lr: learning rate of the weights and of a learned noise.
@@ -137,6 +143,9 @@ def fit(
         resume: go on from the checkpoint if there is one, bit for bit as if it had never stopped; only
             `epochs` may differ (and not where a schedule by name, or of the rates, spans them).
         seed: of the order of rows, the noise and validation's draws.
+        generator: noise (and what a `DataLoader` draws) begins where this one stands, instead of at `seed`;
+            it is left where training ends. A run in several calls, as in active learning, has new noise in
+            each that way.
         callback: called after every epoch, and after its checkpoint, with the epoch, counted from 1, and the
             history so far; training stops if it returns True. What it draws at random, or sets of the
             training flags, does not change the run.
@@ -154,7 +163,7 @@ def fit(
     check_numbers(
         {
             "epochs": (epochs, int, 1),
-            "batch_size": (batch_size, int, 1),
+            "batch_size": (1 if batch_size is None else batch_size, int, 1),
             "lr": (lr, float, None),
             "rate_lr": (rate_lr, float, None),
             "weight_decay": (weight_decay, float, 0),
@@ -172,6 +181,7 @@ def fit(
     )
     check_watching(callback, score, progress)
     check_schedule(p_schedule)
+    check_choosing(generator, batches)
     check_judging(patience=patience, validation=validation, score=score, ema=ema)
     must_be_flag("fit", resume=resume, channels_last=channels_last)
     seed = int(seed)
@@ -179,10 +189,12 @@ def fit(
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
 
     def batches_of(rows: Data, argument: str) -> Batches:
-        batches = as_batches(rows, argument, batch_size=batch_size, seed=seed, device=device)
+        found = as_batches(rows, argument, batch_size=batch_size, seed=seed, device=device)
+        if batches is not None and argument == "train":
+            found = Chosen(found, batches)
         if augment is not None and argument == "train":
-            batches = Augmented(batches, checked_augment(augment), seed)
-        return ChannelsLast(batches) if channels_last else batches
+            found = Augmented(found, checked_augment(augment), seed)
+        return ChannelsLast(found) if channels_last else found
 
     data = batches_of(train, "train")
     check_num_data(objective, data)
@@ -190,8 +202,8 @@ def fit(
     rate_lr = 10 * lr if rate_lr is None else rate_lr
     groups = parameter_groups(model, objective, lr=lr, rate_lr=rate_lr, weight_decay=weight_decay)
     made = make_optimizer(groups, optimizer, rate_optimizer)
-    batches = data.num_batches()
-    total_steps = None if batches is None else epochs * batches
+    steps = data.num_batches()
+    total_steps = None if steps is None else epochs * steps
     rates = None if p_schedule is None else ScheduledRates(model, p_schedule, total_steps)
     settings: dict[str, Any] = {}
     if path is not None:
@@ -216,6 +228,7 @@ def fit(
             "ema": ema,
             "channels_last": channels_last or None,
             "score": None if score is None else described(score),
+            "batches": None if batches is None else described(batches),
             "p_schedule": None if rates is None else rates.described(),
         }
         # Only where they are used: checkpoints of versions that did not have them stay good.
@@ -243,7 +256,7 @@ def fit(
         accumulate=accumulate,
         ema=ema,
         rates=rates,
-        numbers=Turns(seed),
+        numbers=Turns(seed, generator),
         is_over=lambda: max_seconds is not None and _clock() - start >= max_seconds,
     )
     stopped_by = None
@@ -278,7 +291,7 @@ def fit(
         if final is not None:
             run.put_back(final)
         if rates is not None:
-            rates.set(run.step if run.best is None else (run.best_epoch or 0) * (batches or 0))
+            rates.set(run.step if run.best is None else (run.best_epoch or 0) * (steps or 0))
         if loop.has_m_step:
             with loop.numbers.copy():
                 loop.m_step(num_draws=10, seed=run.epoch + 1)

@@ -54,6 +54,15 @@ class GaussianProcess:
         covariance: Tensor = self.kernel(new, new) - half.mT @ half
         return mean, covariance
 
+    def marginals(self, x: Tensor, y: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of f at every new row, given data; arguments as of `posterior`.
+
+        Returns: mean (M, D) and std (M,), which all outputs share.
+        """
+        mean, covariance = self.posterior(x, y, new)
+        # Where there are data, rounding may leave a variance a little below 0.
+        return mean, covariance.diagonal().clamp_min(0).sqrt()
+
     def log_evidence(self, x: Tensor, y: Tensor) -> Tensor:
         """log N(Y; 0, k(X, X) + I / tau), summed over outputs, in nats. Shape ()."""
         factor = self._factor(x, y)

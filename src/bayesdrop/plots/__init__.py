@@ -4,6 +4,7 @@ from bayesdrop.plots.acquisition import plot_acquisition
 from bayesdrop.plots.calibrated import plot_calibration, plot_reliability
 from bayesdrop.plots.classes import plot_class_draws, plot_class_uncertainty, plot_spread
 from bayesdrop.plots.curves import plot_bands, plot_draws, plot_points
+from bayesdrop.plots.estimates import plot_estimates
 from bayesdrop.plots.figure import check_picture_path, new_figure, save_figure
 from bayesdrop.plots.images import plot_image_grid, plot_images
 from bayesdrop.plots.outside import plot_roc, plot_score_histograms
@@ -11,13 +12,15 @@ from bayesdrop.plots.parts import plot_uncertainty_parts
 from bayesdrop.plots.rates import plot_rates
 from bayesdrop.plots.relaxed import plot_relaxed_mask
 from bayesdrop.plots.residuals import plot_intervals, plot_residuals
+from bayesdrop.plots.runs import plot_runs
 from bayesdrop.plots.segmentation import plot_segmentation
 from bayesdrop.plots.selective import plot_risk_coverage
-from bayesdrop.plots.style import COLORS
+from bayesdrop.plots.style import COLORS, finish_axes
 
 __all__ = [
     "COLORS",
     "check_picture_path",
+    "finish_axes",
     "new_figure",
     "plot_acquisition",
     "plot_bands",
@@ -25,6 +28,7 @@ __all__ = [
     "plot_class_draws",
     "plot_class_uncertainty",
     "plot_draws",
+    "plot_estimates",
     "plot_image_grid",
     "plot_images",
     "plot_intervals",
@@ -35,6 +39,7 @@ __all__ = [
     "plot_residuals",
     "plot_risk_coverage",
     "plot_roc",
+    "plot_runs",
     "plot_score_histograms",
     "plot_segmentation",
     "plot_spread",

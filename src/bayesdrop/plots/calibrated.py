@@ -99,10 +99,11 @@ def plot_calibration(
 
 def plot_reliability(
     ax: Any,
-    curve: ConfidenceCurve,
+    curve: ConfidenceCurve | tuple[Values, Values],
     *,
     counts_ax: Any = None,
     chance: bool = True,
+    difference: bool = False,
     color: Any = BLUE,
     label: str | None = None,
 ) -> Any:
@@ -112,10 +113,13 @@ def plot_reliability(
 
     Args:
         ax: matplotlib axes.
-        curve: from `metrics.reliability_curve` or `metrics.class_reliability_curve`.
+        curve: from `metrics.reliability_curve` or `metrics.class_reliability_curve`; or confidence and
+            accuracy, (B,) each or (R, B) of R runs, which are averaged, NaN where a bin is empty: these have
+            no `chance`.
         counts_ax: axes for the count of every bin, below, say; none if None.
         chance: draw bars about the diagonal, within which some 95 % of the dots of calibrated predictions
             lie: two standard errors sqrt(c (1 - c) / n) each way.
+        difference: draw accuracy less confidence, about 0, which shows small errors better.
         color: of the dots.
         label: of the dots, for a legend.
 
@@ -125,6 +129,9 @@ def plot_reliability(
     check_axes(owner, ax)
     if counts_ax is not None:
         check_axes(owner, counts_ax, "counts_ax")
+    if isinstance(curve, tuple):
+        given, found = _averaged(owner, curve)
+        return _drawn(ax, given, found, difference, color, label)
     if not all(hasattr(curve, name) for name in ("confidence", "accuracy", "count", "edges")):
         raise TypeError(must(owner, "curve", "what metrics.reliability_curve returns", curve))
     count = row_numbers(owner, "curve.count", curve.count)
@@ -137,18 +144,56 @@ def plot_reliability(
     if not filled.any():
         raise ValueError(must(owner, "curve", "of at least one label", "none"))
     given, found = given[filled], found[filled]
-    reference_line(ax, label="calibrated")
     if chance:
         error = 2 * np.sqrt(np.clip(given * (1 - given), 0, None) / count[filled])
         low, high = np.maximum(given - error, 0), np.minimum(given + error, 1)
-        ax.vlines(given, low, high, color=color, alpha=0.3, linewidth=5, zorder=1)
-    ax.plot(given, found, marker="o", markersize=5, linewidth=1.2, color=color, label=label, zorder=3)
-    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    dress(ax, xlabel="" if counts_ax is not None else "confidence", ylabel="accuracy")
+        base = given if difference else 0
+        ax.vlines(given, low - base, high - base, color=color, alpha=0.3, linewidth=5, zorder=1)
+    _drawn(ax, given, found, difference, color, label, "" if counts_ax is not None else "confidence")
     if counts_ax is not None:
         counts_ax.stairs(count, edges, fill=True, color=color, alpha=0.45, linewidth=0)
         counts_ax.set_xlim(-0.02, 1.02)
         dress(counts_ax, xlabel="confidence", ylabel="count")
+    return ax
+
+
+def _averaged(owner: str, curve: tuple[Any, ...]) -> tuple[Numbers, Numbers]:
+    """Means over runs of confidence and accuracy, without the bins that are empty in all."""
+    if len(curve) != 2:
+        raise ValueError(must(owner, "curve", "confidence and accuracy", curve))
+    tables = [
+        numbers(owner, name, part, 1, 2, finite=False)
+        for name, part in zip(("confidence", "accuracy"), curve, strict=True)
+    ]
+    if tables[0].shape != tables[1].shape:
+        raise ValueError(must(owner, "curve", "of as many bins each", tuple(part.shape for part in tables)))
+    given, found = (np.ma.masked_invalid(np.atleast_2d(part)).mean(0) for part in tables)
+    filled = ~(np.ma.getmaskarray(given) | np.ma.getmaskarray(found))
+    if not filled.any():
+        raise ValueError(must(owner, "curve", "of at least one label", "none"))
+    return np.asarray(given[filled]), np.asarray(found[filled])
+
+
+def _drawn(
+    ax: Any,
+    given: Numbers,
+    found: Numbers,
+    difference: bool,
+    color: Any,
+    label: str | None,
+    xlabel: str = "confidence",
+) -> Any:
+    """Dots at every bin, and what they should be."""
+    if difference:
+        ax.axhline(0, color=MUTED, linewidth=1, linestyle="--", zorder=1)
+    else:
+        reference_line(ax, label="calibrated")
+    shown = found - given if difference else found
+    ax.plot(given, shown, marker="o", markersize=5, linewidth=1.2, color=color, label=label, zorder=3)
+    ax.set_xlim(-0.02, 1.02)
+    if not difference:
+        ax.set_ylim(-0.02, 1.02)
+    dress(ax, xlabel=xlabel, ylabel="accuracy less confidence" if difference else "accuracy")
     return ax
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from bayesdrop.errors import must, whole_number
@@ -14,6 +15,7 @@ from bayesdrop.plots.checks import (
     check_axes,
     check_output,
     check_prediction,
+    numbers,
     output_numbers,
     row_numbers,
 )
@@ -26,7 +28,7 @@ __all__ = ["plot_bands", "plot_draws", "plot_points"]
 def plot_bands(
     ax: Any,
     x: Values,
-    prediction: Prediction,
+    prediction: Prediction | tuple[Values, Values],
     *,
     output: int = 0,
     num_std: Sequence[float] = (1.0, 2.0),
@@ -38,8 +40,8 @@ def plot_bands(
     Args:
         ax: matplotlib axes.
         x: (N,) or (N, 1) where the rows lie; they are drawn in order of x.
-        prediction: of N rows.
-        output: which of the D outputs.
+        prediction: of N rows; or a mean and a standard deviation, (N,) each, of anything.
+        output: which of the D outputs of a prediction.
         num_std: the k of every band; they are drawn one over another, the widest first.
         color: of the line and of the bands.
         label: of the line, for a legend.
@@ -47,12 +49,19 @@ def plot_bands(
     Returns: the axes.
     """
     owner = "plot_bands"
-    place, order = _places(owner, ax, x, prediction, output)
     if not num_std or any(not 0 < k < float("inf") for k in num_std):
         raise ValueError(must(owner, "num_std", "positive numbers", tuple(num_std)))
-    check_prediction(owner, prediction)
-    mean = output_numbers(owner, "prediction.mean", prediction.mean, output)[order]
-    std = output_numbers(owner, "prediction.std", prediction.std, output)[order]
+    if isinstance(prediction, tuple):
+        check_axes(owner, ax)
+        place = row_numbers(owner, "x", x)
+        order = place.argsort(kind="stable")
+        place = place[order]
+        mean, std = (row_numbers(owner, "prediction", part, len(place))[order] for part in prediction)
+    else:
+        place, order = _places(owner, ax, x, prediction, output)
+        check_prediction(owner, prediction)
+        mean = output_numbers(owner, "prediction.mean", prediction.mean, output)[order]
+        std = output_numbers(owner, "prediction.std", prediction.std, output)[order]
     # Bands lie over one another, so that the shade at a point tells how many of them hold it. The more
     # there are the lighter each, or the line would drown in the innermost.
     alpha = 0.22 if len(num_std) <= 2 else 1 - 0.5 ** (1 / len(num_std))
@@ -68,7 +77,7 @@ def plot_bands(
 def plot_draws(
     ax: Any,
     x: Values,
-    prediction: Prediction,
+    prediction: Prediction | Values,
     n: int = 5,
     *,
     output: int = 0,
@@ -80,16 +89,38 @@ def plot_draws(
     Args:
         ax: matplotlib axes.
         x: (N,) or (N, 1) where the rows lie.
-        prediction: of N rows, with its draws kept, each draw one function.
+        prediction: of N rows, with its draws kept, each draw one function; or the functions themselves,
+            (T, N).
         n: how many.
-        output: which of the D outputs.
-        color: of the lines.
+        output: which of the D outputs of a prediction.
+        color: of the lines; or a list, one after another.
         label: of the first of them, for a legend.
 
     Returns: the axes.
     """
     owner = "plot_draws"
-    place, order = _places(owner, ax, x, prediction, output)
+    if isinstance(prediction, Prediction):
+        place, order = _places(owner, ax, x, prediction, output)
+        functions = _functions(owner, prediction, n, output)
+    else:
+        check_axes(owner, ax)
+        place = row_numbers(owner, "x", x)
+        functions = numbers(owner, "prediction", prediction, 2)
+        n = whole_number(owner, "n", n, at_least=1, at_most=len(functions))
+        if functions.shape[1] != len(place):
+            raise ValueError(must(owner, "prediction", f"(T, {len(place)}), rows as `x`", functions.shape))
+        order = place.argsort(kind="stable")
+        place, functions = place[order], functions[:n]
+    colors = list(color) if isinstance(color, list) else [color]
+    for index, function in enumerate(functions):
+        style = {"color": colors[index % len(colors)], "label": label if index == 0 else None}
+        ax.plot(place, function[order], linewidth=0.7, alpha=0.8, zorder=2, **style)
+    dress(ax)
+    return ax
+
+
+def _functions(owner: str, prediction: Prediction, n: int, output: int) -> Numbers:
+    """(n, N) one output of the first draws."""
     n = whole_number(owner, "n", n, at_least=1, at_most=prediction.num_draws)
     if not prediction.shared:
         hint = "Call predict(..., draws='shared')."
@@ -98,12 +129,7 @@ def plot_draws(
     if prediction.likelihood is not None:
         with torch.no_grad():
             functions = torch.stack([prediction.likelihood.moments(function)[0] for function in functions])
-    for index, function in enumerate(functions):
-        values = output_numbers(owner, "prediction.draws", function, output)[order]
-        name = label if index == 0 else None
-        ax.plot(place, values, color=color, linewidth=0.7, alpha=0.8, label=name, zorder=2)
-    dress(ax)
-    return ax
+    return np.stack([output_numbers(owner, "prediction.draws", one, output) for one in functions])
 
 
 def plot_points(

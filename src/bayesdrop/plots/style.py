@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["BLUE", "COLORS", "INK", "MUTED", "ORANGE", "dress", "from_zero", "reference_line"]
+from bayesdrop.errors import must
+from bayesdrop.plots.checks import list_axes
+
+__all__ = ["BLUE", "COLORS", "INK", "MUTED", "ORANGE", "dress", "finish_axes", "from_zero", "reference_line"]
 
 #: Of Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -19,6 +23,44 @@ def dress(ax: Any, *, xlabel: str = "", ylabel: str = "") -> None:
         ax.set_xlabel(xlabel)
     if ylabel and not ax.get_ylabel():
         ax.set_ylabel(ylabel)
+
+
+def finish_axes(
+    axes: Any,
+    title: str | None = None,
+    *,
+    legend: Any = False,
+    grid: Any = False,
+    **properties: Any,
+) -> Any:
+    """The last touches: a title on the left, two spines, and what else `Axes.set` takes.
+
+    Args:
+        axes: matplotlib axes, or several of them.
+        title: above each.
+        legend: without a frame, if something has a label: True, a place by matplotlib's name, or options of
+            one's own.
+        grid: pale lines behind all else: True for both ways, "x" or "y" for one.
+        properties: as `xlabel`, `ylabel`, `xlim`, `ylim`, `xscale` and `yscale`.
+
+    Returns: the axes, as they were given.
+    """
+    if not isinstance(grid, bool) and grid not in ("x", "y"):
+        raise ValueError(must("finish_axes", "grid", "True, False, 'x' or 'y'", grid))
+    for ax in list_axes("finish_axes", axes):
+        ax.set(**properties)
+        if title is not None:
+            ax.set_title(title, loc="left", fontsize=11)
+        dress(ax)
+        if grid:
+            ax.grid(axis="both" if grid is True else grid, color="#E8E8E8", linewidth=0.7)
+            ax.set_axisbelow(True)
+        if legend and ax.get_legend_handles_labels()[1]:
+            own = (
+                {"loc": legend} if isinstance(legend, str) else legend if isinstance(legend, Mapping) else {}
+            )
+            ax.legend(**{"frameon": False, "fontsize": 9, **own})
+    return axes
 
 
 def from_zero(ax: Any, *, x: bool = False, y: bool = True) -> None:

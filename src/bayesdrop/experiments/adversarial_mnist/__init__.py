@@ -24,17 +24,21 @@ What dropout's uncertainty does *not* protect from stands in the claims, and on 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from bayesdrop.data import DataNotFound
 from bayesdrop.experiments.adversarial_mnist.images import load_images
 from bayesdrop.experiments.adversarial_mnist.picture import draw
 from bayesdrop.experiments.adversarial_mnist.report import gather_arrays, make_claims, make_notes, make_rows
 from bayesdrop.experiments.adversarial_mnist.trial import NETWORKS, attacked_and_judged
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.pieces import PieceCache, run_groups
 from bayesdrop.experiments.row import Outcome
+from bayesdrop.experiments.settings import all_but
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
+
+#: the first weights of revision 1 did not follow the seed
+REVISION = 2
 
 
 @dataclass(frozen=True)
@@ -60,28 +64,15 @@ class Config:
 
 
 SMOKE = Config(
-    dataset="digits",
-    radii=(0.1, 0.3),
-    steps=2,
-    attack_draws=2,
-    num_images=30,
-    num_draws=4,
-    num_train=300,
-    epochs=3,
-    num_seeds=2,
-)
+    dataset="digits", radii=(0.1, 0.3), steps=2, attack_draws=2, num_images=30, num_draws=4, num_train=300,
+    epochs=3, num_seeds=2,
+)  # fmt: skip
 PRESETS = {
     "quick": Config(
-        radii=(0.1, 0.3),
-        steps=6,
-        attack_draws=4,
-        num_images=100,
-        num_draws=10,
-        num_train=4000,
-        epochs=2,
+        radii=(0.1, 0.3), steps=6, attack_draws=4, num_images=100, num_draws=10, num_train=4000, epochs=2,
         num_seeds=2,
     )
-}
+}  # fmt: skip
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
@@ -89,20 +80,12 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     try:
         load_images(config.dataset)
     except DataNotFound as error:
-        return Outcome(tuple(make_rows({}, config)), notes=(error.brief,))
-    common = {name: value for name, value in asdict(config).items() if name not in ("num_seeds", "seed")}
-    keys = [
-        {"network": network, "seed": config.seed + seed, **common}
-        for network in NETWORKS
-        for seed in range(config.num_seeds)
-    ]
-    pieces = run_pieces(keys, attacked_and_judged, cache=cache, progress=progress, label="Networks")
-    found: dict[str, list[dict[str, float]]] = {}
-    for key, piece in zip(keys, pieces, strict=True):
-        found.setdefault(str(key["network"]), []).append(piece)
+        return Outcome(make_rows({}, config), notes=(error.brief,))
+    common, seeds = all_but(config, "num_seeds", "seed"), range(config.seed, config.seed + config.num_seeds)
+    groups = {
+        network: [{"network": network, "seed": seed, **common} for seed in seeds] for network in NETWORKS
+    }
+    found = run_groups(groups, attacked_and_judged, cache=cache, progress=progress, label="Networks")
     return Outcome(
-        tuple(make_rows(found, config)),
-        tuple(make_claims(found, config)),
-        gather_arrays(found, config),
-        tuple(make_notes()),
+        make_rows(found, config), make_claims(found, config), gather_arrays(found, config), make_notes()
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesdrop.experiments.adversarial_mnist.trial import ATTACKS, NETWORKS, PLAIN, name_of
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure
 
 __all__ = ["draw"]
 
@@ -35,14 +35,11 @@ def draw(outcome: Outcome) -> Any:
                     clean = float(np.mean(arrays[f"{network} | {name_of(0, 'clean', 'accuracy')}"]))
                     x, y = [0.0, *x], [clean, *y]
                 axes[row, column].plot(x, y, **style)
-        axes[0, column].set(title=network, ylim=(-3, 103))
+        finish_axes(axes[0, column], network, ylim=(-3, 103))
         axes[1, column].axhline(0.5, color="0.5", linewidth=0.8)
-        axes[1, column].set(xlabel=f"eps ({arrays.get('norm', 'linf')})", ylim=(-0.03, 1.03))
-        axes[1, column].set_title(f"by {score}", fontsize=10)
+        eps = f"eps ({arrays.get('norm', 'linf')})"
+        finish_axes(axes[1, column], f"by {score}", xlabel=eps, ylim=(-0.03, 1.03))
     axes[0, 0].set_ylabel("accuracy (%)")
     axes[1, 0].set_ylabel("AUROC, attacked against clean")
-    for ax in axes.flat:
-        ax.spines[["top", "right"]].set_visible(False)
-    if radii:
-        axes[0, -1].legend(frameon=False, fontsize=9)
+    finish_axes(axes[0, -1], legend=True)
     return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,10 +40,7 @@ def _mean(found: Found, network: str, name: str) -> float:
 
 def _row(found: Found, network: str, setting: str, name: str, metric: str, note: str = "") -> Row:
     values = _values(found, network, name) if found else []
-    if not values:
-        return Row(setting, metric, None, None, None, note or "not run")
-    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
-    return Row(setting, metric, None, float(np.mean(values)), error, note)
+    return Row.of_runs(setting, metric, values, note=note or ("" if values else "not run"))
 
 
 def make_rows(found: Found, config: Any) -> Iterator[Row]:

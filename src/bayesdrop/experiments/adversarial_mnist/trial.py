@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from bayesdrop import metrics
 from bayesdrop.attacks import fgsm, pgd
 from bayesdrop.experiments.adversarial_mnist.images import Images, load_images
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.fit import fit
 from bayesdrop.layers import BernoulliDropout, ConcreteDropout, rates
 from bayesdrop.likelihoods import Categorical
@@ -74,17 +75,10 @@ def _trained(key: Mapping[str, Any], data: Images) -> nn.Module:
         net = data.network(p, learned if key["network"] == LEARNED else fixed)
     x, y = data.x_train[: key["num_train"]], data.y_train[: key["num_train"]]
     fit(
-        net,
-        (x, y),
-        NegativeELBO(Categorical(), num_data=len(x)),
-        epochs=key["epochs"],
-        batch_size=key["batch_size"],
-        lr=key["lr"],
-        scheduler="linear",
-        seed=key["seed"],
-        channels_last=x.dim() == 4,
-        progress=False,
-    )
+        net, (x, y), NegativeELBO(Categorical(), num_data=len(x)), epochs=key["epochs"],
+        batch_size=key["batch_size"], lr=key["lr"], scheduler="linear", seed=key["seed"],
+        channels_last=x.dim() == 4, progress=False,
+    )  # fmt: skip
     return net.eval()
 
 
@@ -110,19 +104,13 @@ class _Judged:
     """What a network says of images: one pass of averaged weights, and draws where it has any."""
 
     def __init__(self, net: nn.Module, key: Mapping[str, Any], x: Tensor) -> None:
-        with torch.no_grad():
-            self.single = Prediction.from_draws(net(x).unsqueeze(0), Categorical())
+        self.single = one_pass(net, x, Categorical())
         self.drawn: Prediction | None = None
         if key["network"] != PLAIN:
             self.drawn = predict(
-                net,
-                x,
-                num_draws=key["num_draws"],
-                seed=_OTHER_FUNCTIONS + key["seed"],
-                likelihood=Categorical(),
-                keep_draws=True,
-                batch_size=500,
-            )
+                net, x, num_draws=key["num_draws"], seed=_OTHER_FUNCTIONS + key["seed"],
+                likelihood=Categorical(), keep_draws=True, batch_size=500,
+            )  # fmt: skip
 
     def scored(self) -> Iterator[tuple[str, Prediction, ClassScore]]:
         """Every score of how unsure the network is: its name, and what it is of."""

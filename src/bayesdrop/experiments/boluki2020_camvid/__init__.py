@@ -70,9 +70,4 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
             for what in ("pavpu", "confidence", "frequency"):
                 arrays[f"{method}: {way}: {what}"] = np.stack([piece[f"{way}: {what}"] for piece in pieces])
         arrays[f"{method}: rates"] = np.stack([piece["rates"] for piece in pieces])
-    return Outcome(
-        tuple(make_rows(found)),
-        tuple(make_claims(found)),
-        arrays=arrays,
-        notes=tuple(make_notes(config, found)),
-    )
+    return Outcome(make_rows(found), make_claims(found), arrays=arrays, notes=make_notes(config, found))

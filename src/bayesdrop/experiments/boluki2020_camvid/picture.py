@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.experiments.boluki2020_camvid.report import VARIANTS
+from bayesdrop.experiments.boluki2020_cifar.picture import THRESHOLD
 from bayesdrop.experiments.camvid.picture import draw_calibration, draw_rates
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_runs
 
 __all__ = ["draw"]
 
@@ -24,14 +25,14 @@ def draw(outcome: Outcome) -> Any:
         if variant.method not in arrays["methods"]:
             continue
         colour, stem = f"C{place}", f"{variant.method}: {variant.way}"
-        curve = np.asarray(arrays[f"{stem}: pavpu"], float).mean(0)
-        certain.plot(np.linspace(0, 1, len(curve)), curve, color=colour, label=variant.title)
-        curves[variant.title] = (arrays[f"{stem}: confidence"], arrays[f"{stem}: frequency"], colour, "o-")
+        curve = np.asarray(arrays[f"{stem}: pavpu"], float)
+        places = np.linspace(0, 1, curve.shape[1])
+        plot_runs(certain, places, curve, band=None, color=colour, label=variant.title)
+        curves[variant.title] = (arrays[f"{stem}: confidence"], arrays[f"{stem}: frequency"], colour)
         if name in ("concrete", "layer", "channel"):
             rates[variant.title] = (arrays[f"{variant.method}: rates"], colour, "o-")
-    certain.set_xlabel("threshold of the entropy, least to largest of validation")
-    certain.set_ylabel("PAvPU of patches of 2 x 2")
-    certain.legend(fontsize=7)
+    names = {"xlabel": THRESHOLD, "ylabel": "PAvPU of patches of 2 x 2"}
+    finish_axes(certain, legend={"fontsize": 7}, **names)
     draw_calibration(calibration, curves)
     draw_rates(learned, rates)
     learned.set_xlabel("layer of the middle block")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesdrop.experiments.camvid.means import mean_and_error, paired
 from bayesdrop.experiments.camvid.notes import shared_notes
-from bayesdrop.experiments.row import Claim, Row
+from bayesdrop.experiments.row import Claim, Row, mean_and_error, paired, told
 
 __all__ = ["VARIANTS", "make_claims", "make_notes", "make_rows"]
 
@@ -48,23 +47,21 @@ POINTS = 1.0
 _LEARNED = ("concrete", "layer", "channel")
 
 
-def make_rows(found: Found) -> list[Row]:
+def make_rows(found: Found) -> Iterator[Row]:
     """All measures of all methods, and the mean rates of those that are learned."""
-    rows = []
     for name, variant in _present(found).items():
         printed = variant.printed or (None, None, None)
         papers = {"accuracy": printed[0], "mean_iou_by_image": printed[1], "mean_pavpu": printed[2]}
         for measure, (metric, factor) in METRICS.items():
-            mean, error = mean_and_error(_values(found, variant, measure, factor))
+            values = _values(found, variant, measure, factor)
             note = "printed PAvPU is not comparable" if measure == "mean_pavpu" and variant.printed else ""
-            rows.append(Row(variant.title, metric, papers.get(measure), mean, error, note))
+            yield Row.of_runs(variant.title, metric, values, paper=papers.get(measure), note=note)
         if name in _LEARNED:
             means = [float(np.mean(piece["rates"])) for piece in found[variant.method]]
-            rows.append(Row(variant.title, "mean rate", None, *mean_and_error(means)))
-    return rows
+            yield Row.of_runs(variant.title, "mean rate", means)
 
 
-def make_claims(found: Found) -> list[Claim]:
+def make_claims(found: Found) -> Iterator[Claim]:
     """The paper's sentences; the thresholds were fixed before the run."""
     present = _present(found)
     means = {
@@ -75,54 +72,42 @@ def make_claims(found: Found) -> list[Claim]:
         }
         for measure in ("accuracy", "mean_iou", "mean_pavpu")
     }
-    claims = []
     if "layer" in present:
         for measure, values in means.items():
             others = {name: value for name, value in values.items() if name != "layer"}
             best = max(others, key=lambda name: others[name])
             text = METRICS[measure][0].removesuffix(" (%)")
-            claims.append(
-                Claim(
-                    f"Table 1: learnable Bernoulli dropout has the highest {text} of all.",
-                    f"{values['layer']:.2f} against {others[best]:.2f} of {present[best].title}, the best of "
-                    "the others",
-                    values["layer"] > others[best],
-                )
+            yield Claim(
+                f"Table 1: learnable Bernoulli dropout has the highest {text} of all.",
+                f"{values['layer']:.2f} against {others[best]:.2f} of {present[best].title}, the best of "
+                "the others",
+                values["layer"] > others[best],
             )
         ours, theirs = (_values(found, present[name], "mean_iou", 100) for name in ("layer", "bernoulli"))
         gain, text = paired(ours, theirs)
-        claims.append(
-            Claim(
-                "Table 1: learned rates are no worse than the hand-tuned rate of 0.2; here, not more than "
-                f"{POINTS:g} point of IoU behind.",
-                f"learnable less MC dropout: {text} points of IoU over the set",
-                gain >= -POINTS,
-            )
+        yield Claim(
+            "Table 1: learned rates are no worse than the hand-tuned rate of 0.2; here, not more than "
+            f"{POINTS:g} point of IoU behind.",
+            f"learnable less MC dropout: {text} points of IoU over the set",
+            gain >= -POINTS,
         )
     order = [name for name in ("layer", "concrete", "gaussian", "bernoulli", "regular") if name in present]
     if len(order) > 2:
         values = means["accuracy"]
-        claims.append(
-            Claim(
-                "Table 1, order of the accuracies: " + ", ".join(present[name].title for name in order) + ".",
-                ", ".join(
-                    f"{present[name].title} {values[name]:.2f}"
-                    for name in sorted(order, key=lambda name: -values[name])
-                ),
-                all(values[a] > values[b] for a, b in pairwise(order)),
-            )
+        best_first = sorted(order, key=lambda name: -values[name])
+        yield Claim(
+            "Table 1, order of the accuracies: " + ", ".join(present[name].title for name in order) + ".",
+            told({present[name].title: values[name] for name in best_first}),
+            all(values[a] > values[b] for a, b in pairwise(order)),
         )
     learned = [name for name in ("concrete", "layer") if name in present]
     if learned:
         values = means["mean_pavpu"]
-        claims.append(
-            Claim(
-                "3.2.2: methods that learn the rates have a better PAvPU than MC and regular dropout.",
-                ", ".join(f"{present[name].title} {value:.2f}" for name, value in values.items()),
-                min(values[name] for name in learned) > max(values["bernoulli"], values["regular"]),
-            )
+        yield Claim(
+            "3.2.2: methods that learn the rates have a better PAvPU than MC and regular dropout.",
+            told({present[name].title: value for name, value in values.items()}),
+            min(values[name] for name in learned) > max(values["bernoulli"], values["regular"]),
         )
-    return claims
 
 
 def make_notes(config: Any, found: Found) -> list[str]:

@@ -101,10 +101,10 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         if what in by_seed[0]
     }
     return Outcome(
-        tuple(make_rows(config.methods, found)),
-        tuple(make_claims(found)),
+        make_rows(config.methods, found),
+        make_claims(found),
         arrays={"methods": list(config.methods), **arrays},
-        notes=tuple(make_notes(config, found)),
+        notes=make_notes(config, found),
     )
 
 

@@ -8,13 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from bayesdrop.layers import (
-    BernoulliDropout,
-    ConcreteDropout,
-    GaussianDropout,
-    LearnableDropout,
-    share_rates,
-)
+from bayesdrop.layers import BernoulliDropout, ConcreteDropout, GaussianDropout, LearnableDropout, share_rates
 from bayesdrop.models import vgg
 
 __all__ = ["METHODS", "Method", "network"]

@@ -8,9 +8,13 @@ import numpy as np
 
 from bayesdrop.experiments.boluki2020_cifar.heads import METHODS
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_reliability, plot_runs
 
-__all__ = ["draw"]
+__all__ = ["THRESHOLD", "draw"]
+
+
+#: the axis of PAvPU
+THRESHOLD = "threshold of the entropy, least to largest of validation"
 
 
 def draw(outcome: Outcome) -> Any:
@@ -20,27 +24,18 @@ def draw(outcome: Outcome) -> Any:
     certain, reliable, learned = figure.subplots(1, 3)
     for place, method in enumerate(arrays["methods"]):
         colour, title = f"C{place}", METHODS[method].title
-        curve = np.asarray(arrays[f"{method}: pavpu"], float).mean(0)
-        certain.plot(np.linspace(0, 1, len(curve)), curve, color=colour, label=title)
-        confidence, right = (
-            np.asarray(arrays[f"{method}: {what}"], float) for what in ("confidence", "right")
-        )
-        # Of bins that no seed has anything in, there is nothing to draw.
-        filled = ~np.isnan(confidence).all(0)
-        confidence, right = np.nanmean(confidence[:, filled], 0), np.nanmean(right[:, filled], 0)
-        reliable.plot(confidence, right - confidence, "o-", color=colour, markersize=3)
+        curve = np.asarray(arrays[f"{method}: pavpu"], float)
+        places = np.linspace(0, 1, curve.shape[1])
+        plot_runs(certain, places, curve, band=None, color=colour, label=title)
+        found = (arrays[f"{method}: confidence"], arrays[f"{method}: right"])
+        plot_reliability(reliable, found, difference=True, color=colour)
         for layer, style in ((1, "-"), (2, "--")):
             values = arrays.get(f"{method}: rates {layer}")
             if method in ("concrete", "unit", "layer", "one") and values is not None:
                 ordered = np.sort(np.asarray(values, float).reshape(len(values), -1), 1).mean(0)
                 across = np.linspace(0, 1, max(len(ordered), 2))
                 learned.plot(across, np.resize(ordered, len(across)), style, color=colour)
-    certain.set_xlabel("threshold of the entropy, least to largest of validation")
-    certain.set_ylabel("PAvPU")
-    certain.legend(fontsize=7)
-    reliable.axhline(0, color="#888888", linewidth=1)
-    reliable.set_xlabel("confidence")
-    reliable.set_ylabel("accuracy less confidence")
-    learned.set_xlabel("units, by rate (layer 1 solid, layer 2 dashed)")
-    learned.set_ylabel("learned drop rate")
+    finish_axes(certain, legend={"fontsize": 7}, xlabel=THRESHOLD, ylabel="PAvPU")
+    units = "units, by rate (layer 1 solid, layer 2 dashed)"
+    finish_axes(learned, xlabel=units, ylabel="learned drop rate")
     return figure

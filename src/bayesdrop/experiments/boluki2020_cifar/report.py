@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bayesdrop.experiments.boluki2020_cifar.heads import METHODS
-from bayesdrop.experiments.row import Claim, Row
+from bayesdrop.experiments.row import Claim, Row, mean_and_error
 
 __all__ = ["make_claims", "make_notes", "make_rows"]
 
@@ -26,66 +26,57 @@ METRICS = {
 _STANDARD_ERRORS = 2.0
 
 
-def make_rows(methods: Iterable[str], found: Found) -> list[Row]:
+def make_rows(methods: Iterable[str], found: Found) -> Iterator[Row]:
     """All measures of all methods, and the mean rates of the two layers where they are learned."""
-    rows = []
     for method in methods:
         own, printed = found[method], METHODS[method].printed
         papers = {"accuracy": printed[0], "mean_pavpu": printed[1]}
         for name, (metric, factor) in METRICS.items():
-            mean, error = _mean([factor * piece[name] for piece in own])
+            values = [factor * piece[name] for piece in own]
             note = "printed PAvPU is not comparable" if name == "mean_pavpu" and printed[1] else ""
-            rows.append(Row(METHODS[method].title, metric, papers.get(name), mean, error, note))
+            yield Row.of_runs(METHODS[method].title, metric, values, paper=papers.get(name), note=note)
         for place in (1, 2):
             if method in ("concrete", "unit", "layer", "one"):
-                mean, error = _mean([float(np.mean(piece[f"rates {place}"])) for piece in own])
-                rows.append(Row(METHODS[method].title, f"mean rate, layer {place}", None, mean, error))
-    return rows
+                means = [float(np.mean(piece[f"rates {place}"])) for piece in own]
+                yield Row.of_runs(METHODS[method].title, f"mean rate, layer {place}", means)
 
 
-def make_claims(found: Found) -> list[Claim]:
+def make_claims(found: Found) -> Iterator[Claim]:
     """The paper's sentences, judged over paired seeds."""
-    claims = []
     if "unit" in found and len(found) > 1:
         for name in ("accuracy", "mean_pavpu"):
             title, factor = METRICS[name]
-            own, others = _mean([factor * piece[name] for piece in found["unit"]])[0], []
-            for method, pieces in found.items():
-                if method != "unit":
-                    others.append((_mean([factor * piece[name] for piece in pieces])[0], method))
-            best, method = max(others)
-            claims.append(
-                Claim(
-                    f"Table 1: learnable Bernoulli dropout has the highest {title.split(' (')[0]} of all.",
-                    f"{own:.2f} against {best:.2f} of {METHODS[method].title}, the best of the others.",
-                    own > best,
-                    "" if own > best else _difference(found, method, name),
-                )
+            means = {
+                method: factor * float(np.mean([piece[name] for piece in pieces]))
+                for method, pieces in found.items()
+            }
+            own = means.pop("unit")
+            best, method = max((mean, method) for method, mean in means.items())
+            yield Claim(
+                f"Table 1: learnable Bernoulli dropout has the highest {title.split(' (')[0]} of all.",
+                f"{own:.2f} against {best:.2f} of {METHODS[method].title}, the best of the others.",
+                own > best,
+                otherwise=_difference(found, method, name),
             )
     if "unit" in found and "bernoulli" in found:
         for name in ("log_likelihood", "mean_pavpu"):
             difference, error = _paired(found, "unit", "bernoulli", name)
-            claims.append(
-                Claim(
-                    f"Table 1: learned rates are no worse than a fixed rate of 0.5 in "
-                    f"{METRICS[name][0].split(' (')[0]}; here not worse by more than two paired standard "
-                    "errors.",
-                    _difference(found, "bernoulli", name),
-                    difference > -_STANDARD_ERRORS * error,
-                )
+            yield Claim(
+                f"Table 1: learned rates are no worse than a fixed rate of 0.5 in "
+                f"{METRICS[name][0].split(' (')[0]}; here not worse by more than two paired standard "
+                "errors.",
+                _difference(found, "bernoulli", name),
+                difference > -_STANDARD_ERRORS * error,
             )
     if "unit" in found and "one" in found:
         difference, error = _paired(found, "unit", "one", "accuracy")
         within = "The difference is within two of its standard errors: so few seeds do not tell."
-        claims.append(
-            Claim(
-                "3.2.1: one rate for all units gives up accuracy against a rate for every unit.",
-                _difference(found, "one", "accuracy"),
-                difference > 0,
-                within if abs(difference) <= _STANDARD_ERRORS * error else "",
-            )
+        yield Claim(
+            "3.2.1: one rate for all units gives up accuracy against a rate for every unit.",
+            _difference(found, "one", "accuracy"),
+            difference > 0,
+            within if abs(difference) <= _STANDARD_ERRORS * error else "",
         )
-    return claims
 
 
 def make_notes(config: Any, found: Found) -> list[str]:
@@ -106,16 +97,11 @@ def make_notes(config: Any, found: Found) -> list[str]:
     ]
 
 
-def _mean(values: Sequence[float]) -> tuple[float, float | None]:
-    array = np.array(values, float)
-    return float(array.mean()), float(array.std(ddof=1) / math.sqrt(len(array))) if len(array) > 1 else None
-
-
 def _paired(found: Found, one: str, other: str, name: str) -> tuple[float, float]:
     """Mean difference over seeds, and its standard error: infinite for one seed."""
     factor = METRICS[name][1]
     pairs = zip(found[one], found[other], strict=True)
-    mean, error = _mean([factor * (a[name] - b[name]) for a, b in pairs])
+    mean, error = mean_and_error([factor * (a[name] - b[name]) for a, b in pairs])
     return mean, math.inf if error is None else error
 
 

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from bayesdrop import metrics
 from bayesdrop.data import load_cifar10
 from bayesdrop.experiments.boluki2020_cifar.heads import METHODS, network
+from bayesdrop.experiments.caffe import cross_entropy
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.fit import RandomCrop, RandomFlip, fit
 from bayesdrop.layers import StochasticLayer, rates
@@ -130,27 +132,13 @@ def _fit(
     net: nn.Module, split: Split, warm: Mapping[str, Any], *, epochs: int, lr: float, rate_lr: float | None
 ) -> None:
     has_noise = any(isinstance(part, StochasticLayer) for part in net.modules())
-    objective = NegativeELBO(Categorical(), num_data=len(split.train[0])) if has_noise else _cross_entropy
+    objective = NegativeELBO(Categorical(), num_data=len(split.train[0])) if has_noise else cross_entropy
     fit(
-        net,
-        split.train,
-        objective,
-        epochs=epochs,
-        batch_size=warm["batch_size"],
-        lr=lr,
-        rate_lr=rate_lr,
-        weight_decay=_WEIGHT_DECAY,
-        scheduler="one-cycle",
-        augment=AUGMENT,
-        channels_last=True,
-        seed=warm["seed"],
-        progress=False,
-    )
+        net, split.train, objective, epochs=epochs, batch_size=warm["batch_size"], lr=lr, rate_lr=rate_lr,
+        weight_decay=_WEIGHT_DECAY, scheduler="one-cycle", augment=AUGMENT, channels_last=True,
+        seed=warm["seed"], progress=False,
+    )  # fmt: skip
     net.eval()
-
-
-def _cross_entropy(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(net(x), y)
 
 
 def _scores(net: nn.Module, split: Split, key: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +147,7 @@ def _scores(net: nn.Module, split: Split, key: Mapping[str, Any]) -> dict[str, A
         found[f"rates {place}"] = rate.reshape(-1).detach()
     if key["method"] == "bernoulli":
         # Regular dropout is the same network by one pass.
-        single = _scored(split, lambda x: _single(net, x))
+        single = _scored(split, lambda x: one_pass(net, x, Categorical(), batch_size=500))
         found |= {f"single {name}": value for name, value in single.items()}
     return found
 
@@ -187,15 +175,8 @@ def _scored(split: Split, predicted: Callable[[Tensor], Prediction]) -> dict[str
 
 def _predicted(net: nn.Module, x: Tensor, key: Mapping[str, Any]) -> Prediction:
     if METHODS[key["method"]].layer is None:
-        return _single(net, x)
+        return one_pass(net, x, Categorical(), batch_size=500)
     return predict(
         net, x, num_draws=key["num_draws"], seed=key["warm"]["seed"], likelihood=Categorical(),
         batch_size=500, keep_draws=False,
     )  # fmt: skip
-
-
-def _single(net: nn.Module, x: Tensor) -> Prediction:
-    """One pass with the mean weights."""
-    with torch.no_grad():
-        logits = torch.cat([net(part) for part in torch.split(x, 500)])
-    return Prediction.from_draws(logits.unsqueeze(0), Categorical())

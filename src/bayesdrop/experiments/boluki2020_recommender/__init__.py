@@ -38,6 +38,7 @@ from bayesdrop.experiments.boluki2020_recommender.report import (
 from bayesdrop.experiments.boluki2020_recommender.trials import split_of, trial
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
 from bayesdrop.experiments.row import Claim, Outcome, Row
+from bayesdrop.experiments.settings import picked
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
@@ -100,19 +101,13 @@ PRESETS = {
         data="movielens-100k", models=_FEW, recipes=("our",), num_seeds=1, held_users=90, also=""
     ),
     "gowalla": Config(
-        data="gowalla",
-        models=_FEW,
-        recipes=("our",),
-        num_seeds=1,
-        epochs=10,
-        sampled_items=4000,
-        held_users=3000,
-        also="",
+        data="gowalla", models=_FEW, recipes=("our",), num_seeds=1, epochs=10, sampled_items=4000,
+        held_users=3000, also="",
     ),
     "paper": _published("movielens-20m", 10_000, 200),
     "netflix": _published("netflix", 40_000, 200),
     "msd": _published("msd", 50_000, 100),
-}
+}  # fmt: skip
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
@@ -132,7 +127,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         rows += make_rows(part.data, trials)
         claims += make_claims(part.data, trials)
         arrays.update(make_arrays(part.data, trials))
-    return Outcome(tuple(rows), tuple(claims), arrays, tuple(make_notes(config.data)))
+    return Outcome(rows, claims, arrays, make_notes(config.data))
 
 
 @dataclass(frozen=True)
@@ -173,29 +168,16 @@ class _Part:
 
 
 def _parts(config: Config) -> list[_Part]:
-    common = {"hidden": config.hidden, "latent": config.latent, "split_seed": config.seed}
-    first = {
-        **common,
-        "data": config.data,
-        "epochs": config.epochs,
-        "file": config.file,
-        "held_users": config.held_users,
-        "sampled_items": config.sampled_items,
-    }
+    common = picked(config, "hidden", "latent", "file") | {"split_seed": config.seed}
+    names = ("epochs", "held_users", "sampled_items")
+    first = {**common, "data": config.data, **picked(config, *names)}
     seeds = (config.num_seeds, config.paper_seeds)
     parts = [_Part(config.data, config.models, config.recipes, *seeds, None, first)]
     if config.also:
-        second = {
-            **common,
-            "data": config.also,
-            "epochs": config.also_epochs,
-            "file": config.file,
-            "held_users": config.also_held_users,
-            "sampled_items": config.also_sampled_items,
-        }
-        parts.append(
-            _Part(config.also, config.also_models, config.recipes[:1], 1, 1, config.also_beta, second)
-        )
+        own = {name: getattr(config, f"also_{name}") for name in names}
+        second = {**common, "data": config.also, **own}
+        beta = config.also_beta
+        parts.append(_Part(config.also, config.also_models, config.recipes[:1], 1, 1, beta, second))
     return parts
 
 

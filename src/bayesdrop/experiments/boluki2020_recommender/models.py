@@ -113,24 +113,19 @@ def _denoising(name: str) -> Callable[[dict[str, Any], bool], Any]:
     return make
 
 
-def _plain(name: str) -> Callable[[dict[str, Any], bool], Any]:
-    def make(options: dict[str, Any], paper: bool) -> Any:
-        from bayesdrop import recommend
-
-        return getattr(recommend, name)()
-
-    return make
-
-
-def _linear(name: str) -> Callable[[dict[str, Any], bool], Any]:
-    """The 8,000 most popular items at the most: memory grows with their square."""
+def _plain(name: str, *given: str, **own: Any) -> Callable[[dict[str, Any], bool], Any]:
+    """With options of its own, and those of the run that are named."""
 
     def make(options: dict[str, Any], paper: bool) -> Any:
         from bayesdrop import recommend
 
-        return getattr(recommend, name)(max_items=8000)
+        return getattr(recommend, name)(**own, **{option: options[option] for option in given})
 
     return make
+
+
+#: the 8,000 most popular items at the most: memory grows with their square
+_ITEMS = {"max_items": 8000}
 
 
 #: five batches of 1,000 are an epoch of MovieLens-1M: the divergence has its full weight after 40 epochs
@@ -147,15 +142,9 @@ MODELS: dict[str, Model] = {
     "VAE": Model(_network("MultVAE", p=0.0)),
     "DAE": Model(_denoising("MultDAE"), has_recipes=False),
     "WMF": Model(_plain("ImplicitALS"), has_recipes=False),
-    "SLIM": Model(_linear("SLIM"), has_recipes=False, has_seeds=False),
+    "SLIM": Model(_plain("SLIM", **_ITEMS), has_recipes=False, has_seeds=False),
     "CDAE": Model(_denoising("CDAE"), has_recipes=False),
-    "EASE": Model(_linear("EASE"), has_recipes=False, has_seeds=False),
+    "EASE": Model(_plain("EASE", **_ITEMS), has_recipes=False, has_seeds=False),
     "popularity": Model(_plain("Popularity"), has_recipes=False, has_seeds=False),
-    "blend": Model(lambda options, paper: _blend(options), has_recipes=False),
+    "blend": Model(_plain("Blend", "seed"), has_recipes=False),
 }
-
-
-def _blend(options: dict[str, Any]) -> Any:
-    from bayesdrop.recommend import Blend
-
-    return Blend(seed=options["seed"])

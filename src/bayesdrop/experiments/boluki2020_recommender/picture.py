@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure
 
 __all__ = ["draw"]
 
@@ -30,9 +30,8 @@ def draw(outcome: Outcome) -> Any:
                 seconds = np.asarray(arrays[f"{data}|{model}|{recipe}|seconds"], dtype=float)
                 scores = 100 * np.asarray(arrays[key], dtype=float)
                 curves.plot(seconds, scores, style, color=f"C{place}", label=f"{model}, {recipe}")
-    curves.set(xlabel="CPU seconds of training", ylabel="NDCG@100 of validation users (%)", xscale="log")
-    if curves.lines:
-        curves.legend(frameon=False, fontsize=7)
+    labels = {"xlabel": "CPU seconds of training", "ylabel": "NDCG@100 of validation users (%)"}
+    finish_axes(curves, legend={"fontsize": 7}, xscale="log", **labels)
     means = {
         (model, recipe): 100 * float(np.mean(arrays[f"{data}|{model}|{recipe}|ndcg"]))
         for model, recipe in names
@@ -47,9 +46,6 @@ def draw(outcome: Outcome) -> Any:
         if key in arrays:
             popularity = np.asarray(arrays[f"{data}|{model}|our|popularity"], dtype=float)
             rates.plot(popularity, arrays[key], ".", markersize=2, alpha=0.5, label=model)
-    rates.set(
-        xlabel="share of users who chose the item", ylabel="learned chance of dropping it", xscale="log"
-    )
-    if rates.lines:
-        rates.legend(frameon=False)
+    labels = {"xlabel": "share of users who chose the item", "ylabel": "learned chance of dropping it"}
+    finish_axes(rates, legend=True, xscale="log", **labels)
     return figure

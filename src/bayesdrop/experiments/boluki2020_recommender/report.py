@@ -101,7 +101,7 @@ def make_claims(data: str, trials: Trials) -> Iterator[Claim]:
                 "by two paired standard errors.",
                 f"NDCG@100, learnable minus {nearest}, the nearest: {100 * mean:+.2f} ± {100 * error:.2f} %.",
                 mean > 2 * error,
-                "" if mean > 2 * error else f"It is not told apart from, or is below, {nearest}.",
+                otherwise=f"It is not told apart from, or is below, {nearest}.",
             )
 
 
@@ -112,7 +112,7 @@ def _claim(text: str, where: str, found: tuple[float, float], *, above: bool) ->
         f"{text} ({where}): NDCG@100 differs by two paired standard errors.",
         f"{100 * mean:+.2f} ± {100 * error:.2f} %.",
         holds,
-        "" if holds else "The difference is within two standard errors, or of the other sign.",
+        otherwise="The difference is within two standard errors, or of the other sign.",
     )
 
 

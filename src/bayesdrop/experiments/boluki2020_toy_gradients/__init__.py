@@ -44,14 +44,9 @@ class Config:
 
 
 SMOKE = Config(
-    num_data=50,
-    keeps=(0.3, 0.7),
-    num_estimates=20,
-    networks=2,
-    other_keeps=(0.5,),
-    trace_steps=4,
+    num_data=50, keeps=(0.3, 0.7), num_estimates=20, networks=2, other_keeps=(0.5,), trace_steps=4,
     trace_estimates=5,
-)
+)  # fmt: skip
 
 NOTES = (
     "The paper prints no numbers in this figure, nor the inputs' distribution, biases and temperature: here "
@@ -91,4 +86,4 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     arrays |= {"keeps": np.array(config.keeps), "estimators": list(ESTIMATORS)}
     claims = make_claims([first, *others], descent, config.num_estimates, config.trace_estimates)
     rows = make_rows(first, config.num_estimates)
-    return Outcome(tuple(rows), tuple(claims), arrays=arrays, notes=NOTES)
+    return Outcome(rows, claims, arrays=arrays, notes=NOTES)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure
 
 __all__ = ["draw"]
 
@@ -31,9 +31,7 @@ def draw(outcome: Outcome) -> Any:
     for unit, ax in enumerate(traces):
         _trace(ax, arrays, unit)
     # Lines of all estimators lie close together: one legend says which is which.
-    traces[1].legend(frameon=False, fontsize=9)
-    for ax in (histogram, *traces):
-        ax.spines[["top", "right"]].set_visible(False)
+    finish_axes(traces[1], legend=True)
     return figure
 
 
@@ -76,9 +74,8 @@ def _histogram(ax: Any, arrays: Mapping[str, Any]) -> None:
     for place, name in enumerate(arrays["estimators"]):
         ax.hist(samples[place], edges, histtype="step", color=COLORS[place], linewidth=1.5, label=name)
     ax.axvline(exact, color=INK, linestyle="--", linewidth=1.2)
-    ax.set_title(f"{samples.shape[1]} estimates at keep {first:g}, {second:g}", loc="left", fontsize=11)
-    ax.set_xlabel("gradient in $a_1$ (dashed: exact)")
-    ax.set_ylabel("estimates")
+    title = f"{samples.shape[1]} estimates at keep {first:g}, {second:g}"
+    finish_axes(ax, title, xlabel="gradient in $a_1$ (dashed: exact)", ylabel="estimates")
 
 
 def _trace(ax: Any, arrays: Mapping[str, Any], unit: int) -> None:
@@ -87,5 +84,4 @@ def _trace(ax: Any, arrays: Mapping[str, Any], unit: int) -> None:
         values = arrays["trace_estimated"][:, place, unit]
         ax.plot(steps, values, color=COLORS[place], marker=".", linewidth=1.2, label=name)
     ax.plot(steps, exact, color=INK, linestyle="--", linewidth=1.4, label="exact", zorder=5)
-    ax.set_title(f"along exact descent, gradient in $a_{unit + 1}$", loc="left", fontsize=11)
-    ax.set_xlabel("step")
+    finish_axes(ax, f"along exact descent, gradient in $a_{unit + 1}$", xlabel="step")

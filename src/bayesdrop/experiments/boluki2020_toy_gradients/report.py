@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ ARM, DISARM = NAMES.index("ARM"), NAMES.index("DisARM")
 CONCRETE = [place for place, estimator in enumerate(ESTIMATORS.values()) if not isinstance(estimator, str)]
 
 
-def make_rows(grid: Grid, count: int) -> list[Row]:
+def make_rows(grid: Grid, count: int) -> Iterator[Row]:
     """Of the first network: bias, standard deviation and root mean squared error of every estimator.
 
     Args:
@@ -27,19 +27,18 @@ def make_rows(grid: Grid, count: int) -> list[Row]:
         count: estimates at each point of the grid.
     """
     scale = _root_mean(grid["exact"])
-    rows = []
+
     for place, name in enumerate(NAMES):
         # The square of a mean over n estimates is too large by std^2 / n.
         square = float((grid["bias"][place] ** 2 - grid["std"][place] ** 2 / count).mean())
         exactly = _root_mean(grid["limit"][place]) / scale
         note = f"{exactly:.3f} by quadrature" if place in CONCRETE else ""
         paper = "0" if place == ARM else None
-        rows += [
+        yield from [
             Row(name, "bias / gradient", paper, max(square, 0.0) ** 0.5 / scale, note=note),
             Row(name, "std / gradient", None, _root_mean(grid["std"][place]) / scale),
             Row(name, "RMSE / gradient", None, float(grid["mse"][place].mean() ** 0.5) / scale),
         ]
-    return rows
 
 
 def make_claims(

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bayesdrop.plots import finish_axes, plot_reliability, plot_runs
+
 __all__ = ["draw_calibration", "draw_maps", "draw_rates"]
 
 #: of classes: sky, building, pole, road, pavement, tree, sign, fence, car, pedestrian, bicyclist
@@ -18,20 +20,17 @@ _COLOURS = (
 _RIGHT = ("#C8102E", "#E8E8E8", "#9E9E9E")
 
 
-def draw_calibration(ax: Any, curves: Mapping[str, tuple[Any, Any, str, str]]) -> None:
+def draw_calibration(ax: Any, curves: Mapping[str, tuple[Any, Any, str]]) -> None:
     """Frequency less probability against probability; 0 is calibrated.
 
     Args:
         ax: axes.
-        curves: confidence and frequency (runs, bins), colour and style, by label.
+        curves: confidence and frequency (runs, bins), and colour, by label.
     """
-    for label, (confidence, frequency, colour, style) in curves.items():
-        across, up = _mean(confidence), _mean(frequency)
-        ax.plot(across, up - across, style, color=colour, label=label, markersize=3)
-    ax.axhline(0, color="#888888", linewidth=1)
-    ax.set_xlabel("probability, all classes of all pixels")
-    ax.set_ylabel("frequency less probability")
-    ax.legend(fontsize=7)
+    for label, (confidence, frequency, colour) in curves.items():
+        plot_reliability(ax, (confidence, frequency), difference=True, color=colour, label=label)
+    names = {"xlabel": "probability, all classes of all pixels", "ylabel": "frequency less probability"}
+    finish_axes(ax, legend={"fontsize": 7}, **names)
 
 
 def draw_rates(ax: Any, curves: Mapping[str, tuple[Any, str, str]]) -> None:
@@ -42,12 +41,10 @@ def draw_rates(ax: Any, curves: Mapping[str, tuple[Any, str, str]]) -> None:
         curves: rates (runs, layers), colour and style, by label.
     """
     for label, (rates, colour, style) in curves.items():
-        values = np.asarray(rates, float).mean(0)
-        ax.plot(np.arange(1, len(values) + 1), values, style, color=colour, label=label, markersize=3)
-    ax.set_xlabel("layer, first to last")
-    ax.set_ylabel("drop rate")
-    if curves:
-        ax.legend(fontsize=7)
+        values = np.asarray(rates, float)
+        places = np.arange(1, values.shape[1] + 1)
+        plot_runs(ax, places, values, band=None, color=colour, style=style, label=label)
+    finish_axes(ax, legend={"fontsize": 7}, xlabel="layer, first to last", ylabel="drop rate")
 
 
 def draw_maps(axes: Any, arrays: Mapping[str, Any]) -> None:
@@ -72,12 +69,6 @@ def draw_maps(axes: Any, arrays: Mapping[str, Any]) -> None:
             ax.set_axis_off()
             if row == 0:
                 ax.set_title(title, fontsize=9)
-
-
-def _mean(values: Any) -> Any:
-    """Over runs; empty bins are left out, and NaN where all are."""
-    array = np.ma.masked_invalid(np.asarray(values, float))
-    return array.mean(0).filled(np.nan)
 
 
 def _painted(labels: Any, colours: tuple[str, ...]) -> Any:

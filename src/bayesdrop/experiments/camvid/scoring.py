@@ -13,6 +13,7 @@ from bayesdrop import metrics
 from bayesdrop.data.camvid import CAMVID_CLASSES, CAMVID_VOID
 from bayesdrop.experiments.camvid.frames import as_inputs
 from bayesdrop.experiments.camvid.loss import LIKELIHOOD
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.predict import Prediction, predict
 
 __all__ = ["confusion_by_image", "find_entropy_range", "make_maps", "mean_iou_by_image", "score"]
@@ -136,8 +137,7 @@ def _predictions(
     for frames, labels in zip(torch.split(x, _FRAMES), torch.split(y, _FRAMES), strict=True):
         inputs = as_inputs(frames)
         if num_draws is None:
-            with torch.no_grad():
-                yield Prediction.from_draws(net(inputs).unsqueeze(0), LIKELIHOOD), labels
+            yield one_pass(net, inputs, LIKELIHOOD), labels
         else:
             made = predict(
                 net, inputs, num_draws=num_draws, seed=seed, likelihood=LIKELIHOOD, keep_draws=False

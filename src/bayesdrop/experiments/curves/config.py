@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from bayesdrop.experiments.curves.alike import MEANS, SPREADS
 
-__all__ = ["CurveConfig", "common_notes"]
+__all__ = ["NETWORK_FIELDS", "CurveConfig", "common_notes"]
+
+
+#: what a trained network depends on
+NETWORK_FIELDS = ("width", "steps", "solver", "lr", "head_start", "num_draws", "few_draws", "num_paths")
 
 
 @dataclass(frozen=True)

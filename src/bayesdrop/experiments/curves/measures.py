@@ -60,5 +60,5 @@ def few_draws(text: str, config: Any, *pieces: dict[str, Any]) -> Claim:
         f"standard deviations (theory: {mean_error:.2f}), and the standard deviation by {100 * of_std:.0f} % "
         f"(theory: {100 * std_error:.0f} %), root mean square over sets of draws, x and networks.",
         holds,
-        "" if holds else "Enough for a glance, not for the size of the spread.",
+        otherwise="Enough for a glance, not for the size of the spread.",
     )

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from bayesdrop.errors import require
 from bayesdrop.experiments.curves.measures import distance
 from bayesdrop.experiments.curves.series import CURVES, Curve
+from bayesdrop.gp import GaussianProcess, NetworkKernel
 
 __all__ = ["fit_process"]
 
@@ -37,22 +39,23 @@ def fit_process(key: Mapping[str, Any]) -> dict[str, Any]:
         fitted = gaussian_process.GaussianProcessRegressor(
             signal + noise, n_restarts_optimizer=key["restarts"], random_state=key["seed"]
         ).fit(x, y)
-    variance, length_scale, noise_variance = np.exp(fitted.kernel_.theta)
-    process = gaussian_process.GaussianProcessRegressor(
-        fitted.kernel_.k1, alpha=noise_variance, optimizer=None
-    ).fit(x, y)
+    variance, length_scale, noise_variance = (float(value) for value in np.exp(fitted.kernel_.theta))
+    # Infinitely many cosine units with random phases: the squared exponential.
+    kernel = NetworkKernel("cosine", length_scale=length_scale, variance=variance)
+    process = GaussianProcess(kernel, 1 / noise_variance)
     start, stop = key["between"]
-    grid = np.linspace(start, stop, key["num_grid"])
+    grid = torch.linspace(start, stop, key["num_grid"], dtype=torch.float64)
     found: dict[str, Any] = {
-        "grid": grid,
-        "length_scale": float(length_scale),
-        "prior_std": float(variance**0.5),
-        "noise_std": float(noise_variance**0.5),
+        "grid": grid.numpy(),
+        "length_scale": length_scale,
+        "prior_std": variance**0.5,
+        "noise_std": noise_variance**0.5,
         "log_evidence": float(fitted.log_marginal_likelihood_value_),
     }
-    places = {"grid": grid[:, None], "train": x, "test": curve.x_test.numpy()}
+    places = {"grid": grid.unsqueeze(1), "train": curve.x, "test": curve.x_test}
     for place, rows in places.items():
-        found[f"{place}_mean"], found[f"{place}_std"] = process.predict(rows, return_std=True)
+        mean, std = process.marginals(curve.x, curve.y, rows)
+        found |= {f"{place}_mean": mean[:, 0].numpy(), f"{place}_std": std.numpy()}
     for place, y_there in (("train", y), ("test", curve.y_test[:, 0].numpy())):
         found[f"{place}_rmse"] = distance(found[f"{place}_mean"], y_there)
     return found

@@ -18,11 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
-from torch.utils.data import DataLoader
 
 from bayesdrop.errors import must
+from bayesdrop.experiments.caffe import descent
 from bayesdrop.experiments.curves.network import Network, make_network
 from bayesdrop.experiments.curves.series import CURVES, Curve
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
 from bayesdrop.fit import History, fit
 from bayesdrop.metrics import rmse
@@ -36,7 +37,6 @@ LOOKS, LOOK_DRAWS, LOOK_PLACES = 16, 200, 25
 KEPT = 2000
 #: what the learning rate of Adam falls to
 FINAL = 1e-2
-MOMENTUM = 0.9
 
 
 def stops(steps: int) -> list[int]:
@@ -138,34 +138,21 @@ def train(
         steps: how many of all `steps` are made, those of the checkpoint included.
         checkpoint: the file to go on from, and to write to.
     """
-    # One item is all rows, in their order: a step is an epoch.
-    whole: Any = DataLoader([(x, y)], batch_size=None, generator=torch.Generator().manual_seed(0))  # type: ignore[arg-type]
     return fit(
-        net,
-        whole,
-        half_squared_error,
-        epochs=steps,
-        lr=key["lr"],
+        net, (x, y), half_squared_error, epochs=steps, batch_size=None, lr=key["lr"],
         optimizer=lambda groups: make_optimizer(net, network, key),
-        scheduler=lambda optimizer: make_schedule(optimizer, network, key),
-        checkpoint=checkpoint,
-        checkpoint_every=KEPT,
-        seed=key["seed"],
-        progress=False,
-    )
+        scheduler=lambda optimizer: make_schedule(optimizer, network, key), checkpoint=checkpoint,
+        checkpoint_every=KEPT, seed=key["seed"], progress=False,
+    )  # fmt: skip
 
 
 def make_optimizer(net: nn.Module, network: Network, key: Mapping[str, Any]) -> torch.optim.Optimizer:
     """The authors' stochastic gradient descent, biases at twice the rate; or Adam."""
-    biases = [value for name, value in net.named_parameters() if name.endswith("bias")]
-    weights = [value for name, value in net.named_parameters() if not name.endswith("bias")]
-    groups: list[dict[str, Any]] = [{"params": weights}, {"params": biases}]
     if key["solver"] == "adam":
-        return torch.optim.Adam(groups, lr=key["lr"], weight_decay=network.decay, fused=True)
+        return torch.optim.Adam(net.parameters(), lr=key["lr"], weight_decay=network.decay, fused=True)
     if key["solver"] != "sgd":
         raise ValueError(must("make_optimizer", "solver", "'adam' or 'sgd'", key["solver"]))
-    groups[1]["lr"] = 2 * network.lr
-    return torch.optim.SGD(groups, lr=network.lr, momentum=MOMENTUM, weight_decay=network.decay)
+    return descent(net, network.lr, network.decay)
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, network: Network, key: Mapping[str, Any]) -> LRScheduler:
@@ -191,15 +178,10 @@ def ask(net: nn.Module, curve: Curve, key: Mapping[str, Any]) -> dict[str, Any]:
         many = predict(net, x, num_draws=key["num_draws"], seed=seed, keep_draws=False)
         # A seed of its own: the first draws of `many` would be among those they are compared with.
         few = predict(net, x, num_draws=key["few_draws"], seed=seed + 1)
-        with torch.no_grad():
-            standard = net(x)
         values = {
-            "mean": many.mean,
-            "std": many.epistemic.sqrt(),
-            "few_mean": few.mean,
-            "few_std": few.epistemic.sqrt(),
-            "standard": standard,
-        }
+            "mean": many.mean, "std": many.epistemic.sqrt(), "few_mean": few.mean,
+            "few_std": few.epistemic.sqrt(), "standard": one_pass(net, x).mean,
+        }  # fmt: skip
         found |= {f"{place}_{name}": value[:, 0] for name, value in values.items()}
         if y is not None:
             found[f"{place}_rmse"] = float(rmse(many, y.float()))

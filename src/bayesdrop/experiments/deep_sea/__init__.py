@@ -18,13 +18,13 @@ that were never seen too, as all cells share the last layer; there is then nothi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from bayesdrop.experiments.deep_sea.dives import FADING, KINDS, dive, fade
 from bayesdrop.experiments.deep_sea.picture import draw
 from bayesdrop.experiments.deep_sea.report import report
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.pieces import PieceCache, run_groups
 from bayesdrop.experiments.row import Outcome
+from bayesdrop.experiments.settings import all_but
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
@@ -52,25 +52,18 @@ PRESETS = {"quick": Config(depths=(4, 6), num_seeds=5, episodes=500)}
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """One piece for every kind of agent and depth, all seeds side by side."""
-    names = ("num_seeds", "episodes", "epsilon_episodes", "hidden", "lr", "gamma", "replay_size", "seed")
-    shared = {name: getattr(config, name) for name in names}
-    keys: list[dict[str, Any]] = [
-        {"agent": agent, "depth": depth, **shared} for depth in config.depths for agent in config.agents
-    ]
-    pieces = run_pieces(keys, dive, cache=cache, progress=progress, label="Dives")
-    found = {(key["agent"], key["depth"]): piece for key, piece in zip(keys, pieces, strict=True)}
-    shown = [
-        {"part": "fading", "agent": agent, "depth": max(config.depths), "looks": config.looks, **shared}
-        for agent in FADING
-        if agent in config.agents
-    ]
-    faded = run_pieces(shown, fade, cache=cache, progress=progress, label="Functions")
-    fading = {str(key["agent"]): piece for key, piece in zip(shown, faded, strict=True)}
+    shared = all_but(config, "agents", "depths", "looks")
+    dives = {
+        (agent, depth): [{"agent": agent, "depth": depth, **shared}]
+        for depth in config.depths
+        for agent in config.agents
+    }
+    found = run_groups(dives, dive, cache=cache, progress=progress, label="Dives")
+    deepest = {"part": "fading", "depth": max(config.depths), "looks": config.looks, **shared}
+    shown = {agent: [{"agent": agent, **deepest}] for agent in FADING if agent in config.agents}
+    fading = run_groups(shown, fade, cache=cache, progress=progress, label="Functions")
     return report(
-        found,
-        fading,
-        depths=config.depths,
-        agents=config.agents,
-        limit=config.episodes,
-        looks=config.looks,
+        {place: piece for place, (piece,) in found.items()},
+        {agent: piece for agent, (piece,) in fading.items()},
+        config,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesdrop.experiments.deep_sea.dives import KINDS
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import COLORS, new_figure
+from bayesdrop.plots import COLORS, finish_axes, new_figure
 
 __all__ = ["draw"]
 
@@ -27,12 +27,9 @@ def draw(outcome: Outcome) -> Any:
         where = np.repeat(depths + shift, shown.shape[1])
         ax.plot(where, shown.ravel(), "o", color=color, markersize=3, alpha=0.5)
     ax.axhline(limit, color="#666666", linewidth=0.8, linestyle=":")
-    ax.set_yscale("log")
     ax.set_xticks(depths)
-    ax.set_xlabel("depth of the sea")
-    ax.set_ylabel("episodes until solved (dotted: not within the limit)")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=9)
+    names = {"xlabel": "depth of the sea", "ylabel": "episodes until solved (dotted: not within the limit)"}
+    finish_axes(ax, legend=True, yscale="log", **names)
     _draw_fading(other, arrays)
     return figure
 
@@ -44,8 +41,5 @@ def _draw_fading(ax: Any, arrays: Any) -> None:
             first, last = np.asarray(arrays[f"fading {agent}"], float).mean(-1)
             ax.plot(looks, first, "-o", color=color, markersize=3, label=f"{KINDS[agent]}: first cell")
             ax.plot(looks, last, "--o", color=color, markersize=3, label="cell of the treasure")
-    ax.set_yscale("log")
-    ax.set_xlabel("episodes")
-    ax.set_ylabel("standard deviation of values over functions")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=9)
+    ylabel = "standard deviation of values over functions"
+    finish_axes(ax, legend=True, yscale="log", xlabel="episodes", ylabel=ylabel)

@@ -15,25 +15,15 @@ __all__ = ["report"]
 Found = Mapping[tuple[str, int], Any]
 
 
-def report(
-    found: Found,
-    fading: Mapping[str, Any],
-    *,
-    depths: Sequence[int],
-    agents: Sequence[str],
-    limit: int,
-    looks: Sequence[int],
-) -> Outcome:
+def report(found: Found, fading: Mapping[str, Any], config: Any) -> Outcome:
     """The outcome of all dives.
 
     Args:
         found: by kind of agent and depth, as `dive` gives them.
         fading: by kind of agent, as `fade` gives them, at the greatest depth.
-        depths: all of them.
-        agents: all kinds.
-        limit: episodes after which a dive was given up.
-        looks: episodes after which functions were compared, the first 0.
+        config: of the run.
     """
+    depths, agents, limit, looks = config.depths, config.agents, config.episodes, config.looks
     rows = []
     for (agent, depth), piece in found.items():
         solved = np.asarray(piece["solved"])
@@ -61,9 +51,7 @@ def report(
         "First weights of the first layer are N(0, 1), as inputs are one-hot; settings other than those of "
         "exploration were chosen at depth 6 so that epsilon-greedy and the ensemble learn.",
     )
-    return Outcome(
-        tuple(rows), _claims(found, _why(fading, looks[-1]), agents, deepest, limit), arrays, notes
-    )
+    return Outcome(rows, _claims(found, _why(fading, looks[-1]), agents, deepest, limit), arrays, notes)
 
 
 def _claims(found: Found, why: str, agents: Sequence[str], depth: int, limit: int) -> tuple[Claim, ...]:
@@ -82,7 +70,7 @@ def _claims(found: Found, why: str, agents: Sequence[str], depth: int, limit: in
             f"{told['episode']} against {told['epsilon']}; at 0.1 {told['low']}, "
             f"Concrete {told['concrete']}.",
             median["episode"] <= 0.5 * median["epsilon"],
-            "" if median["episode"] <= 0.5 * median["epsilon"] else why,
+            otherwise=why,
         ),
         Claim(
             f"Osband et al. (2016): a bootstrapped ensemble explores deeply; here: it solves depth {depth} "

@@ -55,8 +55,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     for part in found:
         arrays.update(part.arrays)
     return Outcome(
-        rows=tuple(row for part in found for row in part.rows),
-        claims=tuple(claim for part in found for claim in part.claims),
+        rows=(row for part in found for row in part.rows),
+        claims=(claim for part in found for claim in part.claims),
         arrays=arrays,
         notes=NOTES,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesdrop.experiments.gal2015_insights.covariance import NAMES
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_estimates
 
 __all__ = ["draw"]
 
@@ -24,8 +24,6 @@ def draw(outcome: Outcome) -> Any:
     _estimates(axes[0, 1], arrays)
     _divergence(axes[1, 0], arrays)
     _errors(axes[1, 1], outcome)
-    for ax in axes.flat:
-        ax.spines[["top", "right"]].set_visible(False)
     return figure
 
 
@@ -34,9 +32,8 @@ def _covariances(ax: Any, arrays: Any) -> None:
         style = "--" if name == "tanh" else "-"  # it lies on erf
         ax.plot(arrays["line"], arrays[f"shape {name}"], style, color=f"C{place}", label=_LABELS[name])
     ax.axvline(1, color="0.8", linewidth=0.8, zorder=0)
-    ax.set_ylim(-0.85, 3)
-    ax.set(title="Covariance of f(x) with f(1), by non-linearity", xlabel="x", ylabel="k(x, 1)")
-    ax.legend(frameon=False, fontsize=9, loc="upper left")
+    title = "Covariance of f(x) with f(1), by non-linearity"
+    finish_axes(ax, title, legend="upper left", xlabel="x", ylabel="k(x, 1)", ylim=(-0.85, 3))
 
 
 def _estimates(ax: Any, arrays: Any) -> None:
@@ -47,8 +44,7 @@ def _estimates(ax: Any, arrays: Any) -> None:
         ax.loglog(units, error, style, color=f"C{place}", markersize=3.5, label=_LABELS[name])
     start = np.asarray(arrays["error relu"], dtype=float)[0]
     ax.loglog(units, 1.5 * start * (units / units[0]) ** -0.5, "--", color="0.5", label="K to the power -1/2")
-    ax.set(title="Error of the estimate with K hidden units", xlabel="K", ylabel="relative error")
-    ax.legend(frameon=False, fontsize=9)
+    finish_axes(ax, "Error of the estimate with K units", legend=True, xlabel="K", ylabel="relative error")
 
 
 def _divergence(ax: Any, arrays: Any) -> None:
@@ -58,10 +54,9 @@ def _divergence(ax: Any, arrays: Any) -> None:
     ax.annotate("-H(p)", (100, -arrays["entropy"]), xytext=(0, 4), textcoords="offset points", ha="right")
     ax.axhline(0, linestyle=":", color="0.5")
     ax.annotate("proposition 1", (100, 0), xytext=(0, -11), textcoords="offset points", ha="right")
-    ax.set_xscale("log")
+    legend = {"loc": "center left", "bbox_to_anchor": (0.0, 0.35)}
     title = "KL of a row of K weights, less proposition 1"
-    ax.set(title=title, xlabel="K", ylabel="nats")
-    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(0.0, 0.35))
+    finish_axes(ax, title, legend=legend, xscale="log", xlabel="K", ylabel="nats")
 
 
 def _errors(ax: Any, outcome: Outcome) -> None:
@@ -73,11 +68,8 @@ def _errors(ax: Any, outcome: Outcome) -> None:
         ("every layer", "RMSE, averaged weights", "every layer,\naveraged weights"),
         ("every layer", "RMSE, MC average", "every layer,\nMC average"),
     ]
-    colors = ["0.6", "0.6", "C0", "C1", "C0", "C1"]
-    for place, ((setting, metric, _), color) in enumerate(zip(bars, colors, strict=True)):
-        row = outcome.row(setting, metric)
-        ax.errorbar(row.ours, -place, xerr=row.standard_error, fmt="o", color=color, capsize=3)
-    ax.set_yticks([-place for place in range(len(bars))], [label for *_, label in bars], fontsize=9)
-    ax.set_ylim(-len(bars) + 0.5, 0.5)
-    ax.grid(axis="x", color="0.9")
-    ax.set(title="Error of small networks at new rows", xlabel="RMSE (mean and standard error)")
+    found = {label: outcome.row(setting, metric) for setting, metric, label in bars}
+    shown = {label: (row.ours or 0.0, row.standard_error) for label, row in found.items()}
+    plot_estimates(ax, shown, color=["0.6", "0.6", "C0", "C1", "C0", "C1"])
+    xlabel = "RMSE (mean and standard error)"
+    finish_axes(ax, "Error of small networks at new rows", grid="x", xlabel=xlabel)

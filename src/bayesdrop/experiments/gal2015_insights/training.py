@@ -7,11 +7,12 @@ from functools import partial
 from itertools import pairwise
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayesdrop.experiments.gal2015_insights.findings import Findings, mean_and_error
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Claim, Row
+from bayesdrop.fit import fit
 
 __all__ = ["Setting", "check_training"]
 
@@ -41,38 +42,51 @@ def _data(networks: int, rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     return x, truth, truth + _NOISE * torch.randn(truth.shape, generator=generator)
 
 
-def _forward(
-    parameters: list[Tensor], x: Tensor, rates: tuple[float, ...], generator: torch.Generator | None
-) -> Tensor:
-    """Outputs (S, N, 1) of S networks, with masks of every row's own if there is a generator."""
-    hidden = x
-    for layer, rate in enumerate(rates):
-        if layer:
-            hidden = torch.relu(hidden)
-        if generator is not None and rate:
-            hidden = hidden * (torch.rand(hidden.shape, generator=generator) >= rate) / (1 - rate)
-        hidden = torch.baddbmm(parameters[2 * layer + 1], hidden, parameters[2 * layer])
-    return hidden
+class _Networks(nn.Module):
+    """Perceptrons side by side: (S, N, Q) -> (S, N, 1). In training every row has masks of its own.
+
+    Args:
+        setting: how many, and what they drop.
+        generator: of weights and masks.
+    """
+
+    def __init__(self, setting: Setting, generator: torch.Generator) -> None:
+        super().__init__()
+        self.rates, self.generator = _PLACES[setting.place], generator
+        total, values = setting.networks * setting.members, []
+        for inputs, outputs in pairwise((_INPUTS, setting.width, setting.width, 1)):
+            weight = (2 / inputs) ** 0.5 * torch.randn(total, inputs, outputs, generator=generator)
+            values += [weight, torch.zeros(total, 1, outputs)]
+        self.values = nn.ParameterList(values)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Of as many inputs as there are networks."""
+        for layer, rate in enumerate(self.rates):
+            if layer:
+                hidden = torch.relu(hidden)
+            if self.training and rate:
+                hidden = hidden * (torch.rand(hidden.shape, generator=self.generator) >= rate) / (1 - rate)
+            hidden = torch.baddbmm(self.values[2 * layer + 1], hidden, self.values[2 * layer])
+        return hidden
+
+
+def _squared_errors(nets: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Summed over networks, which share nothing."""
+    loss: Tensor = (nets(x) - y).square().mean((1, 2)).sum()
+    return loss
 
 
 def _trained(setting: Setting) -> dict[str, Tensor]:
     """Root mean squared errors of every network: of its fit, and of the function at new rows."""
-    rates, total = _PLACES[setting.place], setting.networks * setting.members
-    generator = torch.Generator().manual_seed(setting.seed + 1)
-    parameters: list[Tensor] = []
-    for inputs, outputs in pairwise((_INPUTS, setting.width, setting.width, 1)):
-        weight = (2 / inputs) ** 0.5 * torch.randn(total, inputs, outputs, generator=generator)
-        parameters += [weight.requires_grad_(), torch.zeros(total, 1, outputs, requires_grad=True)]
+    nets = _Networks(setting, torch.Generator().manual_seed(setting.seed + 1))
     x, _, y = (
         part.repeat_interleave(setting.members, 0)
         for part in _data(setting.networks, setting.rows, setting.seed)
     )
-    optimizer = torch.optim.Adam(parameters, lr=3e-3)
-    for _ in range(setting.steps):
-        optimizer.zero_grad()
-        loss = (_forward(parameters, x, rates, generator) - y).square().mean((1, 2)).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+    fit(
+        nets, (x, y), _squared_errors, epochs=setting.steps, batch_size=None, progress=False,
+        optimizer=lambda groups: torch.optim.Adam(nets.parameters(), lr=3e-3),
+    )  # fmt: skip
     new, truth, _ = _data(setting.networks, _NEW, setting.seed + 2)
     new = new.repeat_interleave(setting.members, 0)
 
@@ -81,11 +95,12 @@ def _trained(setting: Setting) -> dict[str, Tensor]:
         return (mean - target.reshape(setting.networks, -1)).square().mean(1).sqrt()
 
     with torch.no_grad():
-        passes = torch.stack([_forward(parameters, new, rates, generator) for _ in range(100)])
+        average = torch.stack([nets(new) for _ in range(100)]).mean(0)
+        nets.eval()
         return {
-            "fit": error(_forward(parameters, x, rates, None), y[:: setting.members]),
-            "standard": error(_forward(parameters, new, rates, None), truth),
-            "average": error(passes.mean(0), truth),
+            "fit": error(nets(x), y[:: setting.members]),
+            "standard": error(nets(new), truth),
+            "average": error(average, truth),
         }
 
 
@@ -152,4 +167,4 @@ def _compared(text: str, measured: str, worse: Tensor, better: Tensor, otherwise
     numbers = (
         f"{float(worse.mean()):.3f} and {float(better.mean()):.3f}, difference {gap:.4f} +- {error:.4f}."
     )
-    return Claim(text, f"{measured} {numbers}", holds, "" if holds else otherwise)
+    return Claim(text, f"{measured} {numbers}", holds, otherwise=otherwise)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bayesdrop.experiments.curves.config import CurveConfig
+from bayesdrop.experiments.curves.config import NETWORK_FIELDS, CurveConfig
 from bayesdrop.experiments.curves.network import Network
 from bayesdrop.experiments.curves.process import fit_process
 from bayesdrop.experiments.curves.series import co2_curve
@@ -29,6 +29,7 @@ from bayesdrop.experiments.gal2016_co2.picture import draw
 from bayesdrop.experiments.gal2016_co2.table import make_notes, make_rows
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Outcome
+from bayesdrop.experiments.settings import picked
 
 __all__ = ["NETWORKS", "PRESETS", "SMOKE", "Config", "draw", "run"]
 
@@ -63,8 +64,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     curve = co2_curve()
     end = float(curve.x[-1])
     common = {"data": "co2", "num_grid": config.num_grid, "between": (-1.9, 4.9), "seed": config.seed}
-    fields = ("width", "steps", "solver", "lr", "head_start", "num_draws", "few_draws", "num_paths")
-    settings = {name: getattr(config, name) for name in fields} | {"watched": (end, config.far)}
+    settings = picked(config, *NETWORK_FIELDS) | {"watched": (end, config.far)}
     keys = [{"network": asdict(network), **settings, **common} for network in NETWORKS.values()]
     made = train_curves(keys, cache=cache, progress=progress)
     found = dict(zip(NETWORKS, made, strict=True))
@@ -80,8 +80,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     arrays |= {f"relu {what}": found["relu"][what] for what in main}
     arrays |= {f"process {what}": process[what] for what in ("grid_mean", "grid_std", "train_mean")}
     return Outcome(
-        tuple(make_rows(config, curve, found, process)),
-        tuple(make_claims(config, curve, found, process)),
+        make_rows(config, curve, found, process),
+        make_claims(config, curve, found, process),
         arrays=arrays,
-        notes=tuple(make_notes(config)),
+        notes=make_notes(config),
     )

@@ -54,10 +54,8 @@ def _standard(relu: Piece, far: float) -> Claim:
         f"one value, {value:.2f}, and nothing beside it; functions drawn from the same network have a "
         f"standard deviation of {spread:.2f} there.",
         near,
-        ""
-        if near
-        else f"One value with no sign of doubt, but not 0: a ReLU network goes on along a straight line, "
-        f"here to {value:.2f}.",
+        otherwise=f"One value with no sign of doubt, but not 0: a ReLU network goes on along a straight "
+        f"line, here to {value:.2f}.",
     )
 
 
@@ -192,8 +190,6 @@ def _told(models: Mapping[str, Piece], curve: Curve) -> Claim:
         "5.1: the mean is wrong, but the larger standard deviation expresses that the model is uncertain.",
         f"of the 120 months that followed, within two standard deviations: {', '.join(told)}.",
         holds,
-        ""
-        if holds
-        else "A larger spread is not one of the right size: the curve bent upward, away from the line that "
-        "was taken off, and left the narrower bands.",
+        otherwise="A larger spread is not one of the right size: the curve bent upward, away from the line "
+        "that was taken off, and left the narrower bands.",
     )

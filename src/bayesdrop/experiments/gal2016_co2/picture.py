@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.experiments.curves.panels import BLUE, DATA, FAR, INK, bands, finish, line, paths
+from bayesdrop.experiments.curves.panels import BLUE, DATA, EIGHT, FAR, PATHS, TWO
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_bands, plot_draws, plot_runs
 
 __all__ = ["draw"]
 
@@ -23,19 +23,15 @@ def draw(outcome: Outcome) -> Any:
     figure = new_figure(15, 13.5)
     axes = figure.subplots(4, 3)
     flat = list(axes.flat)
-    line(flat[0], grid, arrays["relu grid_standard"])
+    flat[0].plot(grid, arrays["relu grid_standard"], color=BLUE, linewidth=1.1)
     shown = [
-        (1, "process", "grid_mean", "grid_std", 2),
-        (2, "relu", "grid_mean", "grid_std", 2),
-        (3, "tanh", "grid_mean", "grid_std", 8),
-        (4, "tanh2", "grid_mean", "grid_std", 8),
-        (5, "relu", "grid_few_mean", "grid_few_std", 2),
-        (6, "shallow", "grid_mean", "grid_std", 2),
-    ]
-    for place, name, mean, std, most in shown:
-        bands(flat[place], grid, arrays[f"{name} {mean}"], arrays[f"{name} {std}"], most=most)
-    paths(flat[7], grid, arrays["relu paths"])
-    paths(flat[8], grid, arrays["relu scattered_paths"], linewidth=0.6, alpha=0.8)
+        ("process grid", TWO), ("relu grid", TWO), ("tanh grid", EIGHT), ("tanh2 grid", EIGHT),
+        ("relu grid_few", TWO), ("shallow grid", TWO),
+    ]  # fmt: skip
+    for ax, (name, shades) in zip(flat[1:], shown, strict=False):
+        plot_bands(ax, grid, (arrays[f"{name}_mean"], arrays[f"{name}_std"]), num_std=shades)
+    for ax, name in ((flat[7], "relu paths"), (flat[8], "relu scattered_paths")):
+        plot_draws(ax, grid, arrays[name], len(arrays[name]), color=PATHS)
     titles = (
         "(2a) Standard dropout, ReLU: one pass",
         "(2b) Gaussian process, squared exponential, ±2 std",
@@ -48,16 +44,14 @@ def draw(outcome: Outcome) -> Any:
         "Not a function: a mask for every x",
     )
     for ax, title in zip(flat, titles, strict=False):
-        finish(ax, title, LIMITS, HEIGHTS)
+        finish_axes(ax, title, xlim=LIMITS, ylim=HEIGHTS)
         _data(ax, arrays, points=ax is not flat[7] and ax is not flat[8])
     _legend(flat[0])
     _zoom(flat[9], arrays)
     _spread(flat[10], arrays)
     _training(flat[11], arrays)
-    for ax in (*axes[:3, 0], flat[9]):
-        ax.set_ylabel("CO₂ less a line, standardised")
-    for ax in flat[6:11]:
-        ax.set_xlabel("x: months, standardised")
+    finish_axes([*axes[:3, 0], flat[9]], ylabel="CO₂ less a line, standardised")
+    finish_axes(flat[6:11], xlabel="x: months, standardised")
     return figure
 
 
@@ -76,7 +70,7 @@ def _legend(ax: Any) -> None:
     ax.plot([], [], ".", color="#777777", label="what came")
     ax.plot([], [], color=BLUE, linestyle="--", label="end of the data")
     ax.plot([], [], color=FAR, linestyle="--", label="x*")
-    ax.legend(frameon=False, fontsize=9, loc="upper left", ncols=3)
+    finish_axes(ax, legend={"loc": "upper left", "ncols": 3})
 
 
 def _zoom(ax: Any, arrays: Any) -> None:
@@ -84,15 +78,14 @@ def _zoom(ax: Any, arrays: Any) -> None:
     rows = slice(-96, None)
     x = arrays["x"][rows]
     ax.plot(x, arrays["y"][rows], ".", color=DATA, markersize=4, label="data")
-    styles = {
-        "relu": (BLUE, "ReLU"),
-        "tanh": (ORANGE, "TanH, p = 0.1"),
-        "process": (GREEN, "Gaussian process"),
-    }
-    for name, (color, label) in styles.items():
-        line(ax, x, arrays[f"{name} train_mean"][rows], color=color, label=label)
-    finish(ax, "The last 96 training months", (x[0], x[-1]), (-2.5, 4.2))
-    ax.legend(frameon=False, fontsize=9, loc="upper left", ncols=2)
+    for name, color, label in (
+        ("relu", BLUE, "ReLU"),
+        ("tanh", ORANGE, "TanH, p = 0.1"),
+        ("process", GREEN, "Gaussian process"),
+    ):
+        ax.plot(x, arrays[f"{name} train_mean"][rows], color=color, linewidth=1.1, label=label)
+    limits = {"xlim": (x[0], x[-1]), "ylim": (-2.5, 4.2)}
+    finish_axes(ax, "The last 96 training months", legend={"loc": "upper left", "ncols": 2}, **limits)
 
 
 def _spread(ax: Any, arrays: Any) -> None:
@@ -106,35 +99,21 @@ def _spread(ax: Any, arrays: Any) -> None:
     }
     for name, (color, dashes, label) in styles.items():
         ax.plot(arrays["grid"], arrays[f"{name} grid_std"], color=color, linestyle=dashes, label=label)
-    ax.set_yscale("log")
     grid = np.asarray(arrays["grid"])
-    finish(ax, "Standard deviation against x", (grid[0], grid[-1]), (0.02, 10))
+    limits = {"yscale": "log", "xlim": (grid[0], grid[-1]), "ylim": (0.02, 10)}
     _data(ax, arrays, points=False)
-    ax.legend(frameon=False, fontsize=9, loc="upper left")
+    finish_axes(ax, "Standard deviation against x", legend="upper left", **limits)
 
 
 def _training(ax: Any, arrays: Any) -> None:
     """The spread behind the data, as training goes on."""
-    styles = {
-        "tanh": (ORANGE, "-", "TanH, p = 0.1"),
-        "tanh2": (ORANGE, ":", "TanH, p = 0.2"),
-        "relu": (BLUE, "-", "ReLU"),
-    }
-    top = 0.0
-    for name, (color, dashes, label) in styles.items():
-        std = np.asarray(arrays[f"{name} look_std"])
-        ax.plot(
-            arrays[f"{name} look_step"],
-            std,
-            color=color,
-            linestyle=dashes,
-            marker="o",
-            markersize=3,
-            label=label,
-        )
-        top = max(top, float(std.max()))
-    steps = np.asarray(arrays["relu look_step"])
-    finish(ax, "Standard deviation from the end of the data to x*", (0, steps[-1]), (0, 1.3 * top))
-    ax.set_xlabel("training step")
-    ax.tick_params(colors=INK)
-    ax.legend(frameon=False, fontsize=9, loc="upper left", ncols=3)
+    for name, color, style, label in (
+        ("tanh", ORANGE, "o-", "TanH, p = 0.1"),
+        ("tanh2", ORANGE, "o:", "TanH, p = 0.2"),
+        ("relu", BLUE, "o-", "ReLU"),
+    ):
+        std = arrays[f"{name} look_std"]
+        plot_runs(ax, arrays[f"{name} look_step"], std, color=color, style=style, label=label)
+    limits = {"xlim": (0, arrays["relu look_step"][-1]), "ylim": (0, 1.3 * ax.dataLim.y1)}
+    title, legend = "Standard deviation from the end of the data to x*", {"loc": "upper left", "ncols": 3}
+    finish_axes(ax, title, legend=legend, xlabel="training step", **limits)

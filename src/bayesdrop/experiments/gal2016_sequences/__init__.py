@@ -28,16 +28,22 @@ AUROC is of the mutual information (a mean over the steps of a text), or the epi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 from bayesdrop.data import DataNotFound
 from bayesdrop.experiments.gal2016_sequences.networks import VARIANTS, train_and_score
 from bayesdrop.experiments.gal2016_sequences.picture import draw
 from bayesdrop.experiments.gal2016_sequences.problems import Sizes, load_problem
 from bayesdrop.experiments.gal2016_sequences.report import gather_arrays, make_claims, make_notes, make_rows
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.pieces import PieceCache, run_groups
 from bayesdrop.experiments.row import Outcome
+from bayesdrop.experiments.settings import picked
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
+
+#: the first weights of revision 1 did not follow the seed
+REVISION = 2
 
 
 @dataclass(frozen=True)
@@ -64,27 +70,15 @@ class Config:
 
 
 SMOKE = Config(
-    problems=("text", "CO2"),
-    cells=("GRU",),
-    num_seeds=2,
-    text_sequences=16,
-    num_test=8,
-    hidden=8,
-    text_epochs=1,
-    series_epochs=1,
-    num_draws=3,
-)
+    problems=("text", "CO2"), cells=("GRU",), num_seeds=2, text_sequences=16, num_test=8, hidden=8,
+    text_epochs=1, series_epochs=1, num_draws=3,
+)  # fmt: skip
 PRESETS = {
     "quick": Config(
-        problems=("text", "CO2"),
-        cells=("LSTM",),
-        text_sequences=400,
-        num_test=60,
-        text_epochs=8,
-        series_epochs=20,
-        num_draws=10,
+        problems=("text", "CO2"), cells=("LSTM",), text_sequences=400, num_test=60, text_epochs=8,
+        series_epochs=20, num_draws=10,
     )
-}
+}  # fmt: skip
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
@@ -98,35 +92,21 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         except DataNotFound as error:
             absent[name] = error.brief
     epochs = {"text": config.text_epochs, "digits": config.image_epochs}
-    keys = [
-        {
-            "problem": name,
-            "cell": cell,
-            "variant": variant,
-            "seed": config.seed + seed,
-            "sizes": sizes,
+    common = picked(config, "p", "p_init", "batch_size", "lr", "num_draws", "length_scale") | {"sizes": sizes}
+
+    def keys(name: str, cell: str, variant: str) -> list[dict[str, Any]]:
+        own = {
+            "problem": name, "cell": cell, "variant": variant,
             "epochs": epochs.get(name, config.series_epochs),
             "hidden": config.hidden if name in epochs else max(1, config.hidden // 4),
-            "p": config.p,
-            "p_init": config.p_init,
-            "batch_size": config.batch_size,
-            "lr": config.lr,
-            "num_draws": config.num_draws,
-            "length_scale": config.length_scale,
-        }
-        for name in present
-        for cell in config.cells
-        for variant in VARIANTS
-        for seed in range(config.num_seeds)
-    ]
-    pieces = run_pieces(keys, train_and_score, cache=cache, progress=progress, label="Networks")
-    found: dict[tuple[str, str, str], list[dict[str, float]]] = {}
-    for key, piece in zip(keys, pieces, strict=True):
-        place = (str(key["problem"]), str(key["cell"]), str(key["variant"]))
-        found.setdefault(place, []).append(piece)
+        }  # fmt: skip
+        return [{**own, **common, "seed": config.seed + seed} for seed in range(config.num_seeds)]
+
+    groups = {place: keys(*place) for place in product(present, config.cells, VARIANTS)}
+    found = run_groups(groups, train_and_score, cache=cache, progress=progress, label="Networks")
     return Outcome(
-        tuple(make_rows(found, absent, config.cells)),
-        tuple(make_claims(found)),
+        make_rows(found, absent, config.cells),
+        make_claims(found),
         gather_arrays(found),
-        tuple(make_notes(config, absent)),
+        make_notes(config, absent),
     )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bayesdrop import metrics
 from bayesdrop.errors import must
 from bayesdrop.experiments.gal2016_sequences.problems import ALPHABET, Problem, load_problem
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.fit import fit
 from bayesdrop.layers import BernoulliDropout, ConcreteDropout, RecurrentDropout, StochasticLayer, rates
 from bayesdrop.likelihoods import Categorical, Gaussian, Likelihood
@@ -92,39 +93,27 @@ def train_and_score(key: Mapping[str, Any]) -> dict[str, float]:
     }[problem.kind]
     net = _network(key, problem)
     fit(
-        net,
-        (problem.x, problem.y),
-        NegativeELBO(likelihood, num_data=len(problem.x)),
-        epochs=key["epochs"],
-        batch_size=key["batch_size"],
-        lr=key["lr"],
-        scheduler="linear",
-        seed=key["seed"],
-        progress=False,
-    )
-    net.eval()
+        net, (problem.x, problem.y), NegativeELBO(likelihood, num_data=len(problem.x)), epochs=key["epochs"],
+        batch_size=key["batch_size"], lr=key["lr"], scheduler="linear", seed=key["seed"], progress=False,
+    )  # fmt: skip
 
     def predicted(x: Tensor) -> Prediction:
         if key["variant"] == NONE:
-            return _averaged(net, x, likelihood)
+            return one_pass(net, x, likelihood)
         with warnings.catch_warnings():
             # That a recurrence has no noise is what one of the variants is.
             warnings.simplefilter("ignore", PartlyRandom)
             return predict(
-                net,
-                x,
-                num_draws=key["num_draws"],
-                seed=key["seed"],
-                likelihood=likelihood,
+                net, x, num_draws=key["num_draws"], seed=key["seed"], likelihood=likelihood,
                 keep_draws=problem.kind == "number",
-            )
+            )  # fmt: skip
 
     some = slice(len(problem.x_new))
     inside = predicted(problem.x_new)
     found = {
         "held out": float(metrics.mean_log_likelihood(inside, problem.y_new)),
         "held out, averaged weights": float(
-            metrics.mean_log_likelihood(_averaged(net, problem.x_new, likelihood), problem.y_new)
+            metrics.mean_log_likelihood(one_pass(net, problem.x_new, likelihood), problem.y_new)
         ),
         "trained on": float(metrics.mean_log_likelihood(predicted(problem.x[some]), problem.y[some])),
         "calibration": 100 * _calibration_error(problem, inside),
@@ -156,12 +145,6 @@ def _network(key: Mapping[str, Any], problem: Problem) -> SequenceNet:
             p_init=key["p_init"],
             length_scale=key["length_scale"],
         )
-
-
-@torch.no_grad()
-def _averaged(net: nn.Module, x: Tensor, likelihood: Likelihood) -> Prediction:
-    """One pass with averaged weights."""
-    return Prediction.from_draws(net(x).unsqueeze(0), likelihood)
 
 
 def _calibration_error(problem: Problem, prediction: Prediction) -> float:

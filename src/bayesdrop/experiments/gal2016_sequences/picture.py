@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesdrop.experiments.gal2016_sequences.networks import NONE, SHARED, VARIANTS
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_estimates
 
 __all__ = ["draw"]
 
@@ -23,13 +23,18 @@ def draw(outcome: Outcome) -> Any:
     def values(group: tuple[str, ...], variant: str, name: str) -> Any:
         return np.asarray(arrays[f"{' | '.join(group)} | {variant} | {name}"], dtype=float)
 
-    for place, variant in enumerate(VARIANTS):
-        color = f"C{place}"
+    for place, variant in enumerate(VARIANTS if groups else ()):
+        style: dict[str, Any] = {"color": f"C{place}", "shift": 0.15 * (place - 2), "label": variant}
+        held = {", ".join(group): values(group, variant, "held out") for group in groups}
         if variant != NONE:
-            gains = [values(g, variant, "held out") - values(g, NONE, "held out") for g in groups]
-            _dots(axes[0], gains, place, color, variant)
-        gaps = [values(g, variant, "trained on") - values(g, variant, "held out") for g in groups]
-        _dots(axes[1], gaps, place, color, variant)
+            gains = {
+                name: held[name] - values(g, NONE, "held out") for name, g in zip(held, groups, strict=True)
+            }
+            plot_estimates(axes[0], gains, **style)
+        gaps = {
+            name: values(g, variant, "trained on") - held[name] for name, g in zip(held, groups, strict=True)
+        }
+        plot_estimates(axes[1], gaps, **style)
     axes[0].set(title="Held-out likelihood, less that without dropout", xlabel="nats (right is better)")
     axes[1].set(title="Likelihood: trained on, less held out", xlabel="nats (left is less over-fitting)")
     for ax in axes[:2]:
@@ -43,20 +48,10 @@ def draw(outcome: Outcome) -> Any:
     _spread(axes[2], arrays, groups)
     for ax in axes:
         ax.set_yticks(range(len(groups)), [", ".join(group) if ax is axes[0] else "" for group in groups])
-        ax.set_ylim(max(len(groups), 1) - 0.5, -0.5)
-        ax.spines[["top", "right"]].set_visible(False)
+        finish_axes(ax, ylim=(max(len(groups), 1) - 0.5, -0.5))
     handles, labels = axes[1].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=9, ncols=len(VARIANTS), loc="outside upper left")
     return figure
-
-
-def _dots(ax: Any, by_group: list[Any], place: int, color: str, label: str) -> None:
-    for row, seeds in enumerate(by_group):
-        y = row + 0.15 * (place - 2)
-        ax.plot(seeds, np.full(len(seeds), y), "o", color=color, markersize=3, alpha=0.6)
-        ax.plot(
-            seeds.mean(), y, "|", color=color, markersize=9, markeredgewidth=2, label=None if row else label
-        )
 
 
 def _spread(ax: Any, arrays: Any, groups: list[tuple[str, ...]]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.experiments.gal2016_sequences.networks import FRESH, LEARNED, NONE, OUTER, SHARED, VARIANTS
-from bayesdrop.experiments.row import Claim, Row
+from bayesdrop.experiments.row import Claim, Row, mean_and_error
 
 __all__ = ["gather_arrays", "make_claims", "make_notes", "make_rows"]
 
@@ -48,11 +48,6 @@ def _note(problem: str, pieces: Sequence[Mapping[str, float]]) -> str:
     return "; ".join(parts)
 
 
-def _mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
-    return float(np.mean(values)), error
-
-
 def make_rows(found: Found, absent: Mapping[str, str], cells: Sequence[str]) -> Iterator[Row]:
     """Means over seeds and their standard errors."""
     for (problem, cell, variant), pieces in found.items():
@@ -60,9 +55,9 @@ def make_rows(found: Found, absent: Mapping[str, str], cells: Sequence[str]) -> 
             metric = _metric(name, variant)
             if metric is None:
                 continue
-            mean, error = _mean_and_error([piece[name] for piece in pieces])
             note = _note(problem, pieces) if name == "held out" else ""
-            yield Row(f"{problem}, {cell}, {variant}", metric, None, mean, error, note)
+            values = [piece[name] for piece in pieces]
+            yield Row.of_runs(f"{problem}, {cell}, {variant}", metric, values, note=note)
     for problem, why in absent.items():
         for cell in cells:
             for variant in VARIANTS:
@@ -78,7 +73,7 @@ def _differences(found: Found, first: str, second: str, name: str) -> dict[str, 
     pairs = {}
     for problem, cell in _groups(found):
         ours, theirs = found[problem, cell, first], found[problem, cell, second]
-        mean, error = _mean_and_error([a[name] - b[name] for a, b in zip(ours, theirs, strict=True)])
+        mean, error = mean_and_error([a[name] - b[name] for a, b in zip(ours, theirs, strict=True)])
         pairs[f"{problem}, {cell}"] = (mean, error or 0.0)
     return pairs
 
@@ -99,7 +94,7 @@ def _compared(
     others = [place for place in differences if place not in where]
     instead = f"It does not on {'; '.join(others)}." if where else "It holds on none of these."
     what = "nats, held out" if name == "held out" else name
-    return Claim(text, f"{pair[0]} less {pair[1]} ({what}): {shown}.", every, "" if every else instead)
+    return Claim(text, f"{pair[0]} less {pair[1]} ({what}): {shown}.", every, otherwise=instead)
 
 
 def make_claims(found: Found) -> Iterator[Claim]:
@@ -156,7 +151,7 @@ def _spread_claim(found: Found) -> Claim:
             if not name.startswith(("AUROC mutual_information", "AUROC epistemic")):
                 continue
             outside = " ".join(name.split(" ")[2:])
-            mean, error = _mean_and_error([piece[name] for piece in pieces])
+            mean, error = mean_and_error([piece[name] for piece in pieces])
             shown.append(f"{problem}, {cell}, {outside} {mean:.3f}")
             if mean <= 0.5 + 2 * (error or 0.0):
                 below.append(f"{problem}, {cell}, {outside}")
@@ -165,7 +160,7 @@ def _spread_claim(found: Found) -> Claim:
         "0.5 by two standard errors, for every kind.",
         f"{'; '.join(shown)}.",
         not below,
-        f"It is not for {'; '.join(below)}." if below else "",
+        otherwise=f"It is not for {'; '.join(below)}.",
     )
 
 

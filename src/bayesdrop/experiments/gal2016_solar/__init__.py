@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bayesdrop.data import DataNotFound
-from bayesdrop.experiments.curves.config import CurveConfig
+from bayesdrop.experiments.curves.config import NETWORK_FIELDS, CurveConfig
 from bayesdrop.experiments.curves.network import Network
 from bayesdrop.experiments.curves.process import fit_process
 from bayesdrop.experiments.curves.series import solar_curve
@@ -26,6 +26,7 @@ from bayesdrop.experiments.gal2016_solar.picture import draw
 from bayesdrop.experiments.gal2016_solar.report import make_claims, make_notes, make_rows
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Outcome, Row
+from bayesdrop.experiments.settings import picked
 
 __all__ = ["NETWORKS", "PRESETS", "SMOKE", "Config", "draw", "run"]
 
@@ -57,11 +58,9 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     except DataNotFound as error:
         return Outcome((Row("MC dropout", "coverage of the gaps", None, None, note=error.brief),))
     common = {"data": "solar", "num_grid": config.num_grid, "between": (-1.9, 1.9), "seed": config.seed}
-    fields = ("width", "steps", "solver", "lr", "head_start", "num_draws", "few_draws", "num_paths")
     # The spread in training is watched in the gap in the middle.
     middle = curve.x_test[2 * len(curve.x_test) // 5 : 3 * len(curve.x_test) // 5]
-    settings = {name: getattr(config, name) for name in fields}
-    settings["watched"] = (float(middle[0]), float(middle[-1]))
+    settings = picked(config, *NETWORK_FIELDS) | {"watched": (float(middle[0]), float(middle[-1]))}
     keys = [{"network": asdict(network), **settings, **common} for network in NETWORKS.values()]
     made = train_curves(keys, cache=cache, progress=progress)
     found = dict(zip(NETWORKS, made, strict=True))
@@ -77,8 +76,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     arrays |= {f"relu {what}": found["relu"][what] for what in main}
     arrays |= {f"process {what}": process[what] for what in ("grid_mean", "grid_std")}
     return Outcome(
-        tuple(make_rows(curve, found, process)),
-        tuple(make_claims(config, curve, found, process)),
+        make_rows(curve, found, process),
+        make_claims(config, curve, found, process),
         arrays=arrays,
-        notes=tuple(make_notes(config)),
+        notes=make_notes(config),
     )

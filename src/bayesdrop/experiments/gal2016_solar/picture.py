@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.experiments.curves.panels import BLUE, DATA, HELD_OUT, bands, finish, line, paths
+from bayesdrop.experiments.curves.panels import BLUE, DATA, HELD_OUT, PATHS, TWO
 from bayesdrop.experiments.curves.series import GAP
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_bands, plot_draws
 
 __all__ = ["draw"]
 
@@ -27,11 +27,12 @@ def draw(outcome: Outcome) -> Any:
     grid = arrays["grid"]
     axes = figure.subplots(4, 2)
     flat = list(axes.flat)
-    line(flat[0], grid, arrays["relu grid_standard"])
-    for place, name, kind in ((1, "process", ""), (2, "relu", ""), (3, "relu", "few_"), (4, "shallow", "")):
-        bands(flat[place], grid, arrays[f"{name} grid_{kind}mean"], arrays[f"{name} grid_{kind}std"])
-    paths(flat[6], grid, arrays["relu paths"])
-    paths(flat[7], grid, arrays["relu scattered_paths"], linewidth=0.6, alpha=0.8)
+    flat[0].plot(grid, arrays["relu grid_standard"], color=BLUE, linewidth=1.1)
+    shown = ("process grid", "relu grid", "relu grid_few", "shallow grid")
+    for ax, name in zip(flat[1:], shown, strict=False):
+        plot_bands(ax, grid, (arrays[f"{name}_mean"], arrays[f"{name}_std"]), num_std=TWO)
+    for ax, name in ((flat[6], "relu paths"), (flat[7], "relu scattered_paths")):
+        plot_draws(ax, grid, arrays[name], len(arrays[name]), color=PATHS)
     titles = {
         0: "Standard dropout, ReLU: one pass",
         1: "Gaussian process, squared exponential, ±2 std",
@@ -42,17 +43,15 @@ def draw(outcome: Outcome) -> Any:
         7: "Not a function: a mask for every x",
     }
     for place, title in titles.items():
-        finish(flat[place], title, LIMITS, HEIGHTS)
+        finish_axes(flat[place], title, xlim=LIMITS, ylim=HEIGHTS)
         if place < 5:
             _data(flat[place], arrays)
-    flat[0].legend(frameon=False, fontsize=9, loc="upper left", ncols=4)
+    finish_axes(flat[0], legend={"loc": "upper left", "ncols": 4})
     _spread(flat[5], arrays)
     for ax in flat:
         _gaps(ax, arrays)
-    for ax in axes[:, 0]:
-        ax.set_ylabel("irradiance, standardised")
-    for ax in axes[-1]:
-        ax.set_xlabel("x: years from 1610 to 1984, standardised")
+    finish_axes(axes[:, 0], ylabel="irradiance, standardised")
+    finish_axes(axes[-1], xlabel="x: years from 1610 to 1984, standardised")
     return figure
 
 
@@ -85,11 +84,7 @@ def _spread(ax: Any, arrays: Any) -> None:
         "shallow": (BLUE, ":", "ReLU, 3 hidden layers"),
         "process": (GREEN, "-", "Gaussian process"),
     }
-    top = 0.0
     for name, (color, dashes, label) in styles.items():
-        std = np.asarray(arrays[f"{name} grid_std"])
-        ax.plot(arrays["grid"], std, color=color, linestyle=dashes, label=label)
-        top = max(top, float(std.max()))
-    finish(ax, "Standard deviation against x", LIMITS, (0, 1.35 * top))
-    ax.set_ylabel("standard deviation")
-    ax.legend(frameon=False, fontsize=9, loc="upper left", ncols=3)
+        ax.plot(arrays["grid"], arrays[f"{name} grid_std"], color=color, linestyle=dashes, label=label)
+    limits = {"ylabel": "standard deviation", "xlim": LIMITS, "ylim": (0, 1.35 * ax.dataLim.y1)}
+    finish_axes(ax, "Standard deviation against x", legend={"loc": "upper left", "ncols": 3}, **limits)

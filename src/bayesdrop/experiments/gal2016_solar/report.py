@@ -91,11 +91,9 @@ def _wider(piece: Piece, process: Piece) -> Claim:
         f"mean standard deviation {inside:.3f} at training years and "
         f"{', '.join(f'{value:.3f}' for value in gaps)} in the five gaps.",
         holds,
-        ""
-        if holds
-        else f"It is about as certain in the gaps as at the years that it has learned: {ratio:.2f} times the "
-        f"spread, and less than {SPREADS:g} counts as the same. The Gaussian process has {other:.0f} "
-        "times the spread in the gaps that it has there.",
+        otherwise=f"It is about as certain in the gaps as at the years that it has learned: {ratio:.2f} "
+        f"times the spread, and less than {SPREADS:g} counts as the same. The Gaussian process has "
+        f"{other:.0f} times the spread in the gaps that it has there.",
     )
 
 
@@ -109,9 +107,7 @@ def _covered(piece: Piece, process: Piece, y: Any) -> Claim:
         f"{100 * share:.0f} % of the years in the gaps are within two standard deviations of the network's "
         f"mean, and {100 * other:.0f} % of the Gaussian process's.",
         holds,
-        ""
-        if holds
-        else f"The spread is too small: the standard deviation would have to be "
+        otherwise=f"The spread is too small: the standard deviation would have to be "
         f"{widening(piece, y):.1f} times as large to hold {100 * NOMINAL:.0f} % of the years.",
     )
 
@@ -131,7 +127,7 @@ def _standard(piece: Piece, y: Any) -> Claim:
         f"in the gaps the two are {apart:.2f} standard deviations apart (root mean square); RMSE {one:.3f} "
         f"in one pass, {many:.3f} with the mean of draws.",
         holds,
-        "" if holds else "In a deep network the two are not the same, and one pass has no spread at all.",
+        otherwise="In a deep network the two are not the same, and one pass has no spread at all.",
     )
 
 

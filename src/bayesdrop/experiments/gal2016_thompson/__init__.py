@@ -19,14 +19,14 @@ green, poison orange, and each eye's ray has the colour of what it sees.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from bayesdrop.experiments.gal2016_thompson.film import film
 from bayesdrop.experiments.gal2016_thompson.lives import live
 from bayesdrop.experiments.gal2016_thompson.picture import draw
 from bayesdrop.experiments.gal2016_thompson.report import report
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.pieces import PieceCache, run_groups
 from bayesdrop.experiments.row import Outcome
+from bayesdrop.experiments.settings import all_but
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "film", "run"]
 
@@ -58,18 +58,12 @@ PRESETS = {"quick": Config(settings=("paper",), ticks=12_000, checkpoint_every=2
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """One piece for every setting and kind of agent, all seeds side by side."""
-    shared = {
-        name: getattr(config, name)
-        for name in (
-            "num_seeds", "ticks", "fast_ticks", "checkpoint_every", "evaluation_worlds", "evaluation_ticks",
-            "film_ticks", "random_steps", "seed",
-        )
-    }  # fmt: skip
-    keys: list[dict[str, Any]] = [
-        {"setting": setting, "agent": agent, **shared}
+    shared = all_but(config, "settings", "agents", "early")
+    groups = {
+        (setting, agent): [{"setting": setting, "agent": agent, **shared}]
         for agent in config.agents
         for setting in config.settings
-    ]
-    pieces = run_pieces(keys, live, cache=cache, progress=progress, label="Agents")
-    found = {(str(key["setting"]), str(key["agent"])): piece for key, piece in zip(keys, pieces, strict=True)}
-    return report(found, early=config.early, random_steps=config.random_steps)
+    }
+    found = run_groups(groups, live, cache=cache, progress=progress, label="Agents")
+    lives = {place: life for place, (life,) in found.items()}
+    return report(lives, early=config.early, random_steps=config.random_steps)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.experiments.gal2016_thompson.lives import PLOTTED_EVERY
-from bayesdrop.experiments.row import Claim
+from bayesdrop.experiments.row import Claim, listed
 
 __all__ = ["claims_of", "last_tenth", "time_to_reach"]
 
@@ -101,9 +101,7 @@ def _learning(setting: str, own: Mapping[str, Life], early: int) -> Claim:
         f"{life['check'][check]:,} ticks, the Thompson agent has the higher reward in four of five seeds.",
         f"{_listed(mine)} against {_listed(other)}, seed by seed.",
         holds,
-        ""
-        if holds
-        else "the curves differ because the one agent still acts at random in a share of "
+        otherwise="the curves differ because the one agent still acts at random in a share of "
         f"{share:.2f} of its ticks; what both have learned by then does not differ as the curves do.",
     )
 
@@ -144,7 +142,7 @@ def _learned_rates(setting: str, own: Mapping[str, Life]) -> Claim:
 
 
 def _listed(values: NDArray[Any]) -> str:
-    return " ".join(f"{value:.2f}" for value in values)
+    return listed(values, ".2f", " ")
 
 
 def _times(times: NDArray[np.float64]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesdrop.experiments.gal2016_thompson.lives import KINDS, PLOTTED_EVERY
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import COLORS, new_figure
+from bayesdrop.plots import COLORS, finish_axes, new_figure, plot_runs
 
 __all__ = ["draw"]
 
@@ -29,21 +29,15 @@ def draw(outcome: Outcome) -> Any:
         for color, kind in zip(COLORS, KINDS, strict=False):
             if (setting, kind) in lives:
                 _draw_life(axes[row], arrays, f"{setting} {kind}", KINDS[kind], color)
-        axes[row, 0].set_title(_TITLES[setting], loc="left", fontsize=11)
-        axes[row, 0].set_ylabel("average reward while learning")
-        axes[row, 0].set_xlabel("batches of 200 ticks (logarithmic)")
-        axes[row, 1].set_ylabel("average reward, acting greedily")
-        axes[row, 2].set_ylabel("eaten in 1,000 ticks, acting greedily")
-        axes[row, 2].set_title("food: solid; poison: dashed", loc="left", fontsize=11)
-        for ax in axes[row, 1:]:
-            ax.set_xlabel("batches of 200 ticks")
-        for ax in axes[row, :2]:
+        learning, greedy, eaten = axes[row]
+        finish_axes(axes[row], xlabel="batches of 200 ticks")
+        finish_axes(learning, _TITLES[setting], ylabel="average reward while learning", xscale="log")
+        learning.set_xlabel("batches of 200 ticks (logarithmic)")
+        finish_axes(greedy, ylabel="average reward, acting greedily", ylim=(0, 1.15))
+        finish_axes(eaten, "food: solid; poison: dashed", ylabel="eaten in 1,000 ticks, acting greedily")
+        for ax in (learning, greedy):
             ax.axhline(1.0, color="#666666", linewidth=0.8, linestyle=":")
-        axes[row, 0].set_xscale("log")
-        axes[row, 1].set_ylim(0, 1.15)
-        for ax in axes[row]:
-            ax.spines[["top", "right"]].set_visible(False)
-    axes[0, 1].legend(frameon=False, loc="lower right", fontsize=9)
+    finish_axes(axes[0, 1], legend="lower right")
     return figure
 
 
@@ -51,9 +45,7 @@ def _draw_life(axes: Any, arrays: Any, name: str, label: str, color: str) -> Non
     batches = np.asarray(arrays[f"{name} ticks"]) / PLOTTED_EVERY
     checks = np.asarray(arrays[f"{name} check"]) / PLOTTED_EVERY
     for ax, x, what in ((axes[0], batches, "reward"), (axes[1], checks, "greedy reward")):
-        values = np.asarray(arrays[f"{name} {what}"], float)
-        ax.fill_between(x, values.min(1), values.max(1), color=color, alpha=0.15, linewidth=0)
-        ax.plot(x, values.mean(1), color=color, linewidth=1.6, label=label)
+        plot_runs(ax, x, np.asarray(arrays[f"{name} {what}"], float).T, color=color, label=label)
     for what, style in (("food", "-"), ("poison", "--")):
-        values = np.asarray(arrays[f"{name} greedy {what}"], float)
-        axes[2].plot(checks, values.mean(1), style, color=color, linewidth=1.4)
+        values = np.asarray(arrays[f"{name} greedy {what}"], float).T
+        plot_runs(axes[2], checks, values, band=None, color=color, style=style)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesdrop.experiments.gal2016_thompson.claims import claims_of, last_tenth, time_to_reach
 from bayesdrop.experiments.gal2016_thompson.lives import KINDS, PLOTTED_EVERY, SETTINGS
@@ -50,53 +49,35 @@ def report(lives: Lives, *, early: int, random_steps: int | None) -> Outcome:
         "Concrete rates start where the fixed ones are and have KL / N in the loss, N being the ticks so "
         "far, prior length scale 0.01 and ten times the learning rate of the weights.",
     )
-    return Outcome(tuple(rows), tuple(claims), arrays, notes)
+    return Outcome(rows, claims, arrays, notes)
 
 
 def _rows(setting: str, kind: str, life: Mapping[str, Any], early: int, start: int) -> list[Row]:
     name = f"{setting}: {KINDS[kind]}"
     first = int(np.searchsorted(life["ticks"], early))
-    check = int(np.searchsorted(life["check"], early))
+    check = min(int(np.searchsorted(life["check"], early)), len(life["check"]) - 1)
+    last = life["reward"][-last_tenth(life) :].mean(0)
     times = time_to_reach(life["ticks"], life["reward"], start)
     reached = np.isfinite(times)
     whole = (life["ticks"][-1] - start) / PLOTTED_EVERY
     note = f"median of seeds; {reached.sum()} of {len(times)} reach it, the others count as the whole run"
     median = float(np.median(np.where(reached, times, whole)))
     rows = [
-        _row(name, f"average reward at {early:,} ticks", life["reward"][first]),
-        _row(
-            name,
-            "average reward at the end, mean of the last tenth",
-            life["reward"][-last_tenth(life) :].mean(0),
-        ),
+        Row.of_runs(name, f"average reward at {early:,} ticks", life["reward"][first]),
+        Row.of_runs(name, "average reward at the end, mean of the last tenth", last),
         Row(name, "batches from the random start to a reward of 1", PAPER_TIMES.get(kind), median, note=note),
-        _row(
-            name,
-            f"greedy: reward at {early:,} ticks",
-            life["greedy_reward"][min(check, len(life["check"]) - 1)],
-        ),
+        Row.of_runs(name, f"greedy: reward at {early:,} ticks", life["greedy_reward"][check]),
     ]
-    for what, label in (
-        ("reward", "reward"),
-        ("food", "food in 1,000 ticks"),
-        ("poison", "poison in 1,000 ticks"),
-    ):
-        last = life[f"greedy_{what}"][-_last_checks(life) :].mean(0)
-        rows.append(_row(name, f"greedy: {label} at the end", last))
+    # Evaluations within the last fifth: single ones are noisy.
+    late = max(1, len(life["check"]) // 5)
+    labels = {"reward": "reward", "food": "food in 1,000 ticks", "poison": "poison in 1,000 ticks"}
+    for what, label in labels.items():
+        last = life[f"greedy_{what}"][-late:].mean(0)
+        rows.append(Row.of_runs(name, f"greedy: {label} at the end", last))
     if kind == "concrete":
         used = [layer for layer in life["rates"][-1] if layer.max() > 0]
-        rows.append(_row(name, "largest rate at the end", np.max(used, 0)))
+        rows.append(Row.of_runs(name, "largest rate at the end", np.max(used, 0)))
     return rows
-
-
-def _last_checks(life: Mapping[str, Any]) -> int:
-    """Evaluations within the last fifth: single ones are noisy."""
-    return max(1, len(life["check"]) // 5)
-
-
-def _row(name: str, metric: str, values: NDArray[Any]) -> Row:
-    error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-    return Row(name, metric, None, float(values.mean()), error)
 
 
 def _curves(name: str, life: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,8 +76,5 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
             arrays[f"{method}: rates"] = np.stack([piece["rates"] for piece in pieces])
     arrays |= {name: value for name, value in found["concrete"][0].items() if name.startswith("map: ")}
     return Outcome(
-        tuple(make_rows(config, found)),
-        tuple(make_claims(config, found)),
-        arrays=arrays,
-        notes=tuple(make_notes(config, found)),
+        make_rows(config, found), make_claims(config, found), arrays=arrays, notes=make_notes(config, found)
     )

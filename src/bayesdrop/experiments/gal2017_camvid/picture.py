@@ -13,7 +13,9 @@ from bayesdrop.plots import new_figure
 
 __all__ = ["draw"]
 
-_COLOURS = {"none": "#1A1A1A", "bernoulli": "#0072B2", "concrete": "#D55E00"}
+_COLOURS = {"bernoulli": "#0072B2", "concrete": "#D55E00"}
+#: no dropout; fixed and learned rates, by one pass in a paler colour, by draws in their own
+_CURVES = ("#1A1A1A", "#56B4E9", "#0072B2", "#E69F00", "#D55E00")
 
 
 def draw(outcome: Outcome) -> Any:
@@ -27,12 +29,9 @@ def draw(outcome: Outcome) -> Any:
     calibration, learned = above.subplots(1, 2)
     titles = [row.setting for row in outcome.rows if row.metric == "IoU (%)"]
     curves = {
-        title: (
-            arrays[f"{method}: {way}: confidence"], arrays[f"{method}: {way}: frequency"], _COLOURS[method],
-            "o-" if way == "draws" else "x--",
-        )
-        for title, (method, way) in zip(titles, VARIANTS, strict=True)
-    }  # fmt: skip
+        title: (*(arrays[f"{method}: {way}: {what}"] for what in ("confidence", "frequency")), colour)
+        for title, (method, way), colour in zip(titles, VARIANTS, _CURVES, strict=True)
+    }
     draw_calibration(calibration, curves)
     rates = {"dropout": (arrays["bernoulli: rates"], _COLOURS["bernoulli"], "-")}
     rates["Concrete"] = (arrays["concrete: rates"], _COLOURS["concrete"], "o-")

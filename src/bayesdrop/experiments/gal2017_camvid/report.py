@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.experiments.camvid.loss import length_scale
-from bayesdrop.experiments.camvid.means import mean_and_error, paired
 from bayesdrop.experiments.camvid.notes import shared_notes
-from bayesdrop.experiments.row import Claim, Row
+from bayesdrop.experiments.row import Claim, Row, mean_and_error, paired, told
 
 __all__ = ["make_claims", "make_notes", "make_rows"]
 
@@ -47,90 +46,67 @@ def figure_8(rates: Any) -> dict[str, float]:
     return dict(zip(FIGURE_8, (values[i] for i in (0, 1, len(values) // 2, -2, -1)), strict=True))
 
 
-def make_rows(config: Any, found: Found) -> list[Row]:
+def make_rows(config: Any, found: Found) -> Iterator[Row]:
     """The five rows of table 1 in all measures, and rates of the layers of figure 8."""
-    rows = []
     for (method, way), (title, printed) in VARIANTS.items():
         for name, (metric, _) in METRICS.items():
-            mean, error = mean_and_error(_values(found, method, way, name))
             paper = printed if name == "mean_iou" else None
-            rows.append(Row(title.format(p=config.p), metric, paper, mean, error))
+            values = _values(found, method, way, name)
+            yield Row.of_runs(title.format(p=config.p), metric, values, paper=paper)
     for method, title in _learned(config):
         layers = [figure_8(piece["rates"]) for piece in found[method]]
         for layer in FIGURE_8:
-            rows.append(
-                Row(title, f"rate, {layer} layer", None, *mean_and_error([one[layer] for one in layers]))
-            )
-        rows.append(
-            Row(
-                title,
-                "rate, mean",
-                None,
-                *mean_and_error([float(np.mean(piece["rates"])) for piece in found[method]]),
-            )
-        )
-    return rows
+            yield Row.of_runs(title, f"rate, {layer} layer", [one[layer] for one in layers])
+        means = [float(np.mean(piece["rates"])) for piece in found[method]]
+        yield Row.of_runs(title, "rate, mean", means)
 
 
-def make_claims(config: Any, found: Found) -> list[Claim]:
+def make_claims(config: Any, found: Found) -> Iterator[Claim]:
     """The paper's sentences; the thresholds were fixed before the run."""
     fixed = f"dropout {config.p:g}"
 
     def iou(method: str, way: str) -> list[float]:
         return _values(found, method, way, "mean_iou")
 
-    claims = []
     gain, text = paired(iou("bernoulli", "single"), iou("none", "single"))
-    claims.append(
-        Claim(
-            "Table 1: dropout in all layers raises the IoU (by 1.3 points).",
-            f"{fixed} less no dropout, single pass: {text} points of IoU",
-            gain > 0,
-        )
+    yield Claim(
+        "Table 1: dropout in all layers raises the IoU (by 1.3 points).",
+        f"{fixed} less no dropout, single pass: {text} points of IoU",
+        gain > 0,
     )
     for way, named in (("single", "single pass"), ("draws", "MC")):
         gain, text = paired(iou("concrete", way), iou("bernoulli", way))
-        claims.append(
-            Claim(
-                "Table 1: Concrete dropout is as good as the hand-tuned rate, or marginally better; here, "
-                f"not more than {POINTS:g} point of IoU behind.",
-                f"Concrete less {fixed}, {named}: {text} points",
-                gain >= -POINTS,
-            )
+        yield Claim(
+            "Table 1: Concrete dropout is as good as the hand-tuned rate, or marginally better; here, "
+            f"not more than {POINTS:g} point of IoU behind.",
+            f"Concrete less {fixed}, {named}: {text} points",
+            gain >= -POINTS,
         )
     gains = [paired(iou(method, "draws"), iou(method, "single")) for method in ("bernoulli", "concrete")]
-    claims.append(
-        Claim(
-            "Table 1: MC raises the IoU over the single pass (by 0.1 and 0.2 points).",
-            f"MC less single pass: {fixed} {gains[0][1]}, Concrete {gains[1][1]} points",
-            all(gain > 0 for gain, _ in gains),
-        )
+    yield Claim(
+        "Table 1: MC raises the IoU over the single pass (by 0.1 and 0.2 points).",
+        f"MC less single pass: {fixed} {gains[0][1]}, Concrete {gains[1][1]} points",
+        all(gain > 0 for gain, _ in gains),
     )
     for method, title in (("bernoulli", fixed), ("concrete", "Concrete")):
-        gap, text = paired(
-            _values(found, method, "draws", "calibration"), _values(found, method, "single", "calibration")
-        )
-        claims.append(
-            Claim(
-                f"Draws are better calibrated than the single pass: {title}.",
-                f"calibration RMSE of MC less that of the single pass: {text}",
-                gap < 0,
-            )
+        drawn, single = (_values(found, method, way, "calibration") for way in ("draws", "single"))
+        gap, text = paired(drawn, single)
+        yield Claim(
+            f"Draws are better calibrated than the single pass: {title}.",
+            f"calibration RMSE of MC less that of the single pass: {text}",
+            gap < 0,
         )
     errors = {
         title.format(p=config.p): mean_and_error(_values(found, method, way, "calibration"))[0]
         for (method, way), (title, _) in VARIANTS.items()
         if way == "draws" or method == "none"
     }
-    claims.append(
-        Claim(
-            "Table 2: Concrete dropout reduces the calibration RMSE compared to the baselines.",
-            ", ".join(f"{title} {value:.3f}" for title, value in errors.items()),
-            min(errors, key=lambda title: errors[title]) == "Concrete, MC",
-        )
+    yield Claim(
+        "Table 2: Concrete dropout reduces the calibration RMSE compared to the baselines.",
+        told(errors, ".3f"),
+        min(errors, key=lambda title: errors[title]) == "Concrete, MC",
     )
-    claims += _figure_8_claims(config, found)
-    return claims
+    yield from _figure_8_claims(config, found)
 
 
 def _figure_8_claims(config: Any, found: Found) -> Iterator[Claim]:
@@ -148,7 +124,7 @@ def _figure_8_claims(config: Any, found: Found) -> Iterator[Claim]:
     mean = {layer: float(np.mean([one[layer] for one in layers])) for layer in FIGURE_8}
     yield Claim(
         "4.4: the second and the last layers have larger rates; the first and the middle ones hardly drop.",
-        ", ".join(f"{layer} {rate:.3f}" for layer, rate in mean.items()),
+        told(mean, ".3f"),
         min(mean["second"], mean["last"]) > max(mean["first"], mean["middle"]),
     )
 

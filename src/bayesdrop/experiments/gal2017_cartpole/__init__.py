@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.experiments.gal2017_cartpole.film import film
 from bayesdrop.experiments.gal2017_cartpole.learning import learn
-from bayesdrop.experiments.gal2017_cartpole.picture import draw
+from bayesdrop.experiments.gal2017_cartpole.picture import draw, film
 from bayesdrop.experiments.gal2017_cartpole.report import make_claims, make_notes, make_rows
-from bayesdrop.experiments.gal2017_cartpole.variants import VARIANTS
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.gal2017_cartpole.variants import VARIANTS, Variant
+from bayesdrop.experiments.pieces import PieceCache, run_groups
 from bayesdrop.experiments.row import Outcome
+from bayesdrop.experiments.settings import picked
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "film", "run"]
 
@@ -62,36 +62,27 @@ SMOKE = Config(
     seeds=1, trials=3, short_trials=2, other_trials=2, starts=3, horizon=4, width=8, first_steps=5,
     fit_steps=5, search_steps=2, plain_steps=2, plan_samples=6, plan_iterations=2, num_draws=5,
 )  # fmt: skip
-PRESETS = {
-    "quick": Config(variants=("concrete, mirrored", "fixed"), seeds=1, trials=12, short_trials=6),
-}
+PRESETS = {"quick": Config(variants=("concrete, mirrored", "fixed"), seeds=1, trials=12, short_trials=6)}
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Let every agent learn, or find what it learned in the cache."""
     trials = {"long": config.trials, "short": config.short_trials, "other": config.other_trials}
-    fields = ("starts", "horizon", "width", "first_steps", "fit_steps", "plan_below", "num_draws")
-    search = ("search_lr", "plans", "keep", "plan_samples", "plan_iterations")
-    common = {name: getattr(config, name) for name in (*fields, *search)}
-    keys = [
-        {
-            "dropout": variant.dropout,
-            "control": variant.control,
-            "mirrored": variant.mirrored,
+    common = picked(
+        config, "starts", "horizon", "width", "first_steps", "fit_steps", "plan_below", "num_draws",
+        "search_lr", "plans", "keep", "plan_samples", "plan_iterations",
+    )  # fmt: skip
+
+    def keys(variant: Variant) -> list[dict[str, Any]]:
+        own = picked(variant, "dropout", "control", "mirrored") | {
             "trials": trials[variant.length],
             "search_steps": config.plain_steps if variant.control == "plain" else config.search_steps,
             "fans": (2, 6),
-            "seed": config.seed + seed,
-            **common,
         }
-        for variant in (VARIANTS[name] for name in config.variants)
-        for seed in range(config.seeds)
-    ]
-    made = run_pieces(keys, learn, cache=cache, progress=progress, label="Agents")
-    pieces = {
-        name: made[place * config.seeds : (place + 1) * config.seeds]
-        for place, name in enumerate(config.variants)
-    }
+        return [{**own, **common, "seed": config.seed + seed} for seed in range(config.seeds)]
+
+    groups = {name: keys(VARIANTS[name]) for name in config.variants}
+    pieces = run_groups(groups, learn, cache=cache, progress=progress, label="Agents")
     found = {
         name: {
             what: np.array([piece[what] for piece in own])
@@ -105,8 +96,5 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     first = pieces[config.variants[0]][0]
     arrays |= {name: part for name, part in first.items() if name.startswith(("fan", "real"))}
     return Outcome(
-        tuple(make_rows(config, found)),
-        tuple(make_claims(config, found)),
-        arrays=arrays,
-        notes=tuple(make_notes(config)),
+        make_rows(config, found), make_claims(config, found), arrays=arrays, notes=make_notes(config)
     )

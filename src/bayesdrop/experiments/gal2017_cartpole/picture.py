@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from bayesdrop.control.worlds.cart_pole_picture import cart_pole_picture
 from bayesdrop.experiments.gal2017_cartpole.learning import OUTPUTS
 from bayesdrop.experiments.gal2017_cartpole.report import LAYERS, PAPER_REWARD
 from bayesdrop.experiments.gal2017_cartpole.variants import VARIANTS
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import COLORS, new_figure
+from bayesdrop.plots import COLORS, finish_axes, new_figure, plot_draws, plot_runs
 
-__all__ = ["draw"]
+__all__ = ["draw", "film"]
 
-INK, MUTED = "#1A1A1A", "#666666"
+MUTED = "#666666"
 UNITS = {"x": "m", "x'": "m/s", "theta": "rad", "theta'": "rad/s"}
 
 
@@ -31,16 +32,14 @@ def draw(outcome: Outcome) -> Any:
     for place, layer in enumerate(LAYERS):
         ax = axes[0, 1 + place]
         _curves(ax, arrays, shown, colors, "rates", place)
-        ax.set_title(f"drop rate, {layer}", loc="left", fontsize=11)
-        ax.set_ylim(bottom=0)
+        finish_axes(ax, f"drop rate, {layer}", ylim=(0, None))
     for place, output in enumerate(OUTPUTS):
         ax = axes[1, place]
         _curves(ax, arrays, shown, colors, "epistemic", place)
-        ax.set_title(f"epistemic std of {output} ({UNITS[output]})", loc="left", fontsize=11)
-        ax.set_yscale("log")
         # A seed whose rates have gone to 0 has no spread left; it leaves the picture below.
         lowest = min(np.asarray(arrays[f"{name}: epistemic"])[..., place].mean(0).min() for name in shown)
-        ax.set_ylim(bottom=0.3 * float(lowest))
+        limits = {"yscale": "log", "ylim": (0.3 * float(lowest), None)}
+        finish_axes(ax, f"epistemic std of {output} ({UNITS[output]})", **limits)
     fans = sorted(int(name.split()[1]) for name in arrays if name.startswith("fan "))
     for place, ax in enumerate(axes[2]):
         if place < len(fans):
@@ -49,13 +48,9 @@ def draw(outcome: Outcome) -> Any:
             _fan(ax, arrays, fans[-1], part=0)
         else:
             ax.set_axis_off()
-    axes[2, 0].legend(frameon=False, fontsize=9)
-    for ax in axes.flat:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(color="#E8E8E8", linewidth=0.7)
-        ax.set_axisbelow(True)
-    for ax in axes[:2].flat:
-        ax.set_xlabel("trial")
+    finish_axes(axes[2, 0], legend=True)
+    finish_axes(axes, grid=True)
+    finish_axes(axes[:2], xlabel="trial")
     return figure
 
 
@@ -65,14 +60,12 @@ def _rewards(ax: Any, arrays: Mapping[str, Any], names: list[str], colors: Mappi
         own = "rewards" if VARIANTS[name].control == "mpc" else "means"
         values = np.asarray(arrays[f"{name}: {own}"], dtype=float)[:, 1:]
         trials = np.arange(2, values.shape[1] + 2)
-        ax.plot(trials, values.mean(0), color=colors[name], label=VARIANTS[name].title, linewidth=1.8)
-        for seed in values:
-            ax.plot(trials, seed, color=colors[name], alpha=0.2, linewidth=0.8)
+        title = VARIANTS[name].title
+        plot_runs(ax, trials, values, band=None, runs=True, color=colors[name], label=title)
     ax.axhline(PAPER_REWARD, color=MUTED, linestyle="--", linewidth=1)
     ax.annotate("paper, 16.5", (2, PAPER_REWARD), (0, 3), textcoords="offset points", color=MUTED, fontsize=9)
-    ax.set_ylim(0, 25)
-    ax.legend(frameon=False, fontsize=7.5, loc="upper left", ncols=2)
-    ax.set_title("reward of 25 steps (MPC: single episodes)", loc="left", fontsize=11)
+    legend = {"fontsize": 7.5, "loc": "upper left", "ncols": 2}
+    finish_axes(ax, "reward of 25 steps (MPC: single episodes)", legend=legend, ylim=(0, 25))
 
 
 def _curves(
@@ -82,22 +75,25 @@ def _curves(
     for name in names:
         values = np.asarray(arrays[f"{name}: {what}"], dtype=float)[..., place]
         trials = np.arange(1, values.shape[1] + 1)
-        for seed in values:
-            ax.plot(trials, seed, color=colors[name], alpha=0.2, linewidth=0.8)
-        ax.plot(trials, values.mean(0), color=colors[name], linewidth=1.8, marker="o", markersize=2.5)
+        plot_runs(ax, trials, values, band=None, runs=True, color=colors[name])
 
 
 def _fan(ax: Any, arrays: Mapping[str, Any], trial: int, part: int = 2) -> None:
     """Functions of the model (lines) and what came (dots): the angle, or the place of the cart."""
     fan, real = np.asarray(arrays[f"fan {trial}"]), np.asarray(arrays[f"real {trial}"])
     seconds = 0.1 * np.arange(real.shape[0])
-    for place, line in enumerate(fan[..., part]):
-        label = "functions of the model" if place == 0 else None
-        ax.plot(seconds, line, color=COLORS[0], alpha=0.4, linewidth=0.9, label=label)
+    plot_draws(ax, seconds, fan[..., part], len(fan), label="functions of the model")
     ax.plot(seconds, real[:, part], "o-", color=COLORS[1], markersize=3, linewidth=1.2, label="what came")
     name = "angle (rad; upright at +-pi)" if part == 2 else "cart (m)"
-    ax.set_title(f"trial {trial}: {name}", loc="left", fontsize=11)
     low, high = real[:, part].min(), real[:, part].max()
     margin = 0.6 * max(high - low, 0.5)
-    ax.set_ylim(low - margin, high + margin)
-    ax.set_xlabel("seconds")
+    finish_axes(ax, f"trial {trial}: {name}", ylim=(low - margin, high + margin), xlabel="seconds")
+
+
+def film(outcome: Outcome) -> list[np.ndarray[Any, Any]]:
+    """Frames (200, 320, 3) of the last trial of the first agent, one a step of 0.1 s."""
+    last = max(int(name.split()[1]) for name in outcome.arrays if name.startswith("real "))
+    states = np.asarray(outcome.arrays[f"real {last}"], dtype=float)
+    frames = [cart_pole_picture(state, pole_length=0.6) for state in states]
+    # The end stays for half a second before it begins again.
+    return [*frames, *([frames[-1]] * 5)]

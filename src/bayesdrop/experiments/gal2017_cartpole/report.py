@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,92 +31,78 @@ def last_means(found: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any
     return means
 
 
-def make_rows(config: Config, found: Found) -> list[Row]:
+def make_rows(config: Config, found: Found) -> Iterator[Row]:
     """Reward, rates and epistemic std of every agent."""
-    rows = []
     for name, own in found.items():
         title, trials = VARIANTS[name].title, own["rewards"].shape[1]
         span = f"trials {max(trials - LAST + 1, 2)} to {trials}"
         if VARIANTS[name].control != "mpc":
             metric = f"reward, mean of {config.starts} starts, {span}"
-            rows.append(_row(title, metric, PAPER_REWARD if name == "concrete" else None, last_means(own)))
+            paper = PAPER_REWARD if name == "concrete" else None
+            yield Row.of_runs(title, metric, last_means(own), paper=paper)
             worst = last_means(own).min()
-            rows.append(Row(title, f"{metric}, worst seed", None, worst))
+            yield Row(title, f"{metric}, worst seed", None, worst)
             # At the same age, where an agent has gone on for longer than others.
             if trials > 10:
                 early = own["means"][:, 5:10].mean(1)
-                rows.append(
-                    _row(title, f"reward, mean of {config.starts} starts, trials 6 to 10", None, early)
-                )
+                metric = f"reward, mean of {config.starts} starts, trials 6 to 10"
+                yield Row.of_runs(title, metric, early)
         single = own["rewards"][:, 1:][:, -LAST:].mean(1)
-        rows.append(_row(title, f"reward, single episodes, {span}", None, single))
-        rows.append(_row(title, f"reward, best episode of {trials}", None, own["rewards"].max(1)))
-        for trial in _shown_trials(trials):
-            for place, layer in enumerate(LAYERS):
-                rows.append(
-                    _row(title, f"rate, {layer}, trial {trial}", None, own["rates"][:, trial - 1, place])
-                )
-            for place, output in enumerate(OUTPUTS):
-                values = own["epistemic"][:, trial - 1, place]
-                rows.append(_row(title, f"epistemic std of {output}, trial {trial}", None, values))
-    return rows
+        yield Row.of_runs(title, f"reward, single episodes, {span}", single)
+        yield Row.of_runs(title, f"reward, best episode of {trials}", own["rewards"].max(1))
+        for trial in sorted({1, min(10, trials), trials}):
+            rates, spreads = own["rates"][:, trial - 1].T, own["epistemic"][:, trial - 1].T
+            for layer, values in zip(LAYERS, rates, strict=True):
+                yield Row.of_runs(title, f"rate, {layer}, trial {trial}", values)
+            for output, values in zip(OUTPUTS, spreads, strict=True):
+                yield Row.of_runs(title, f"epistemic std of {output}, trial {trial}", values)
 
 
-def make_claims(config: Config, found: Found) -> list[Claim]:
+def make_claims(config: Config, found: Found) -> Iterator[Claim]:
     """What the paper says of reward, rates and uncertainty; then what is beside it."""
-    claims = []
     for name in ("concrete, mirrored", "concrete"):
         if name not in found:
             continue
         own, title = found[name], VARIANTS[name].title
         values = last_means(own)
         good = bool(values.mean() >= ENOUGH and values.min() >= ENOUGH_WORST)
-        claims.append(
-            Claim(
-                f"4.5: with Concrete dropout the agent reaches a cumulative reward of {PAPER_REWARD} in 25 "
-                f"steps; here counted as reached from {ENOUGH} on average and {ENOUGH_WORST:g} in the worst "
-                "seed.",
-                f"{title}: mean of {config.starts} starts in the last {LAST} of {own['rewards'].shape[1]} "
-                f"trials {values.mean():.1f}, by seed {_listed(values)}; best single episode "
-                f"{own['rewards'].max():.1f}.",
-                good,
-                ""
-                if good
-                else f"{int((values >= ENOUGH).sum())} of {len(values)} seeds reach it. What is slow is the "
-                "search of a policy, which swings the pole up early and learns late to catch it.",
-            )
+        yield Claim(
+            f"4.5: with Concrete dropout the agent reaches a cumulative reward of {PAPER_REWARD} in 25 "
+            f"steps; here counted as reached from {ENOUGH} on average and {ENOUGH_WORST:g} in the worst "
+            "seed.",
+            f"{title}: mean of {config.starts} starts in the last {LAST} of {own['rewards'].shape[1]} "
+            f"trials {values.mean():.1f}, by seed {_listed(values)}; best single episode "
+            f"{own['rewards'].max():.1f}.",
+            good,
+            otherwise=f"{int((values >= ENOUGH).sum())} of {len(values)} seeds reach it. What is slow is "
+            "the search of a policy, which swings the pole up early and learns late to catch it.",
         )
-        claims += _falls(title, own)
+        yield from _falls(title, own)
     for name in ("fixed", "scheduled"):
         if name in found:
-            claims.append(_stays(name, found[name]))
+            yield _stays(name, found[name])
     if "mpc" in found:
         best = found["mpc"]["rewards"].max(1)
         when = [_first_above(row, MPC_ENOUGH) for row in found["mpc"]["rewards"]]
         trials = found["mpc"]["rewards"].shape[1]
-        claims.append(
-            Claim(
-                f"Beside the paper: planning anew at every step with the same model passes {MPC_ENOUGH:g} "
-                f"within {trials} trials.",
-                f"best episode by seed {_listed(best)}; first above {MPC_ENOUGH:g} at trial "
-                f"{', '.join(map(str, when))}.",
-                bool((best > MPC_ENOUGH).all()),
-            )
+        yield Claim(
+            f"Beside the paper: planning anew at every step with the same model passes {MPC_ENOUGH:g} "
+            f"within {trials} trials.",
+            f"best episode by seed {_listed(best)}; first above {MPC_ENOUGH:g} at trial "
+            f"{', '.join(map(str, when))}.",
+            bool((best > MPC_ENOUGH).all()),
         )
     if "plain" in found:
         values = last_means(found["plain"])
         good = bool(values.mean() >= ENOUGH)
-        claims.append(
-            Claim(
-                "4.5: the search is that of deep PILCO: gradients from a random policy of radial basis "
-                "functions, with moment matching.",
-                f"{config.plain_steps} steps a trial: {values.mean():.1f} in the last trials of "
-                f"{found['plain']['rewards'].shape[1]}, by seed {_listed(values)}.",
-                good,
-                "" if good else "Not from there in so few steps: the reward is flat where the pole hangs.",
-            )
+        yield Claim(
+            "4.5: the search is that of deep PILCO: gradients from a random policy of radial basis "
+            "functions, with moment matching.",
+            f"{config.plain_steps} steps a trial: {values.mean():.1f} in the last trials of "
+            f"{found['plain']['rewards'].shape[1]}, by seed {_listed(values)}.",
+            good,
+            otherwise="Not from there in so few steps: the reward is flat where the pole hangs.",
         )
-    return claims
 
 
 def make_notes(config: Config) -> list[str]:
@@ -141,8 +127,8 @@ def make_notes(config: Config) -> list[str]:
     ]
 
 
-def _falls(title: str, own: Mapping[str, np.ndarray[Any, Any]]) -> list[Claim]:
-    claims = []
+def _falls(title: str, own: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[Claim]:
+
     for what, names, text in (
         ("rates", LAYERS, "Fig. 9a-c: the drop rates fall as data come in"),
         ("epistemic", OUTPUTS, "Fig. 9d-g: the epistemic uncertainty falls as data come in"),
@@ -150,18 +136,13 @@ def _falls(title: str, own: Mapping[str, np.ndarray[Any, Any]]) -> list[Claim]:
         late = min(10, own[what].shape[1])
         first, then = own[what][:, 0].mean(0), own[what][:, late - 1].mean(0)
         holds = bool((then < FALLEN * first).all())
-        claims.append(
-            Claim(
-                f"{text}; here to less than a third of trial 1 at trial {late}.",
-                f"{title}: "
-                + "; ".join(
-                    f"{name} {a:.3g} to {b:.2g}" for name, a, b in zip(names, first, then, strict=True)
-                )
-                + ".",
-                holds,
-            )
+        yield Claim(
+            f"{text}; here to less than a third of trial 1 at trial {late}.",
+            f"{title}: "
+            + "; ".join(f"{name} {a:.3g} to {b:.2g}" for name, a, b in zip(names, first, then, strict=True))
+            + ".",
+            holds,
         )
-    return claims
 
 
 def _stays(name: str, own: Mapping[str, np.ndarray[Any, Any]]) -> Claim:
@@ -182,15 +163,6 @@ def _stays(name: str, own: Mapping[str, np.ndarray[Any, Any]]) -> Claim:
         wanted,
         "" if wanted or name == "fixed" else "By hand it falls as the schedule says, not as the data do.",
     )
-
-
-def _row(setting: str, metric: str, paper: float | None, values: np.ndarray[Any, Any]) -> Row:
-    error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-    return Row(setting, metric, paper, float(values.mean()), error)
-
-
-def _shown_trials(trials: int) -> list[int]:
-    return sorted({1, min(10, trials), trials})
 
 
 def _first_above(rewards: np.ndarray[Any, Any], level: float) -> int | str:

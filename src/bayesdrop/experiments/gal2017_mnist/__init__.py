@@ -50,40 +50,21 @@ class Config:
 
 
 SMOKE = Config(
-    train_sizes=(60, 120),
-    widths=(8, 16),
-    length_scales=(1e-2, 1.0),
-    width=16,
-    length_scale_width=16,
-    steps=20,
-    scan_steps=10,
-    num_draws=3,
-    scan_draws=2,
-)
+    train_sizes=(60, 120), widths=(8, 16), length_scales=(1e-2, 1.0), width=16, length_scale_width=16,
+    steps=20, scan_steps=10, num_draws=3, scan_draws=2,
+)  # fmt: skip
 PRESETS = {
     "quick": Config(
-        train_sizes=(100, 2500),
-        widths=(64, 128),
-        length_scales=(1e-2, 1.0),
-        width=128,
-        length_scale_width=64,
-        steps=600,
-        scan_steps=300,
-        num_draws=20,
-        scan_draws=10,
+        train_sizes=(100, 2500), widths=(64, 128), length_scales=(1e-2, 1.0), width=128,
+        length_scale_width=64, steps=600, scan_steps=300, num_draws=20, scan_draws=10,
     ),
     "wide": Config(length_scale_width=512, repeats=3),
     "paper": Config(
-        train_sizes=(100, 500, 2500, 10_000, 25_000, 50_000),
-        widths=(128, 256, 512, 1024, 2048),
-        length_scale_width=512,
-        steps=500 * 391,
-        scan_steps=500 * 391,
-        scan_draws=200,
-        repeats=3,
+        train_sizes=(100, 500, 2500, 10_000, 25_000, 50_000), widths=(128, 256, 512, 1024, 2048),
+        length_scale_width=512, steps=500 * 391, scan_steps=500 * 391, scan_draws=200, repeats=3,
         rate_lr=1e-3,
     ),
-}
+}  # fmt: skip
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
@@ -92,12 +73,12 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     try:
         load_digits()
     except DataNotFound as error:
-        return Outcome(tuple(make_rows(config, plan, None)), notes=(error.brief,))
+        return Outcome(make_rows(config, plan, None), notes=(error.brief,))
     made = run_pieces(plan.keys, train_network, cache=cache, progress=progress, label="Networks")
     pieces = Pieces(plan.keys, made)
     return Outcome(
-        tuple(make_rows(config, plan, pieces)),
-        tuple(make_claims(config, plan, pieces)),
+        make_rows(config, plan, pieces),
+        make_claims(config, plan, pieces),
         arrays=gather_arrays(config, plan, pieces),
-        notes=tuple(make_notes(config)),
+        notes=make_notes(config),
     )

@@ -71,19 +71,14 @@ def train_network(key: Mapping[str, Any]) -> dict[str, Any]:
         batch_size=key["batch_size"],
         lr=key["lr"],
         rate_lr=key["rate_lr"],
-        scheduler=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * batches),
+        scheduler="cosine",
         seed=seed,
         progress=False,
     )
     prediction = predict(
-        network,
-        x_test,
-        num_draws=key["draws"],
-        seed=seed,
-        likelihood=likelihood,
-        batch_size=2000,
+        network, x_test, num_draws=key["draws"], seed=seed, likelihood=likelihood, batch_size=2000,
         keep_draws=False,
-    )
+    )  # fmt: skip
     rates = np.array(list(history.rates.values())).T if history.rates else np.zeros((epochs, 0))
     shown = np.unique(np.linspace(0, epochs - 1, 200).round().astype(int))
     # The bound at the last weights is noisy, an epoch of few rows even more: the mean over the last steps.

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesdrop.experiments.gal2017_mnist.plan import Array, Pieces, Plan
+from bayesdrop.experiments.gal2017_mnist.plan import Pieces, Plan
 from bayesdrop.experiments.gal2017_mnist.report import LAYERS
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_runs
 
 if TYPE_CHECKING:
     from bayesdrop.experiments.gal2017_mnist import Config
@@ -18,7 +18,7 @@ __all__ = ["draw", "gather_arrays"]
 
 # Of Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
-INK, MUTED = "#1A1A1A", "#666666"
+INK = "#1A1A1A"
 
 
 def gather_arrays(config: Config, plan: Plan, pieces: Pieces) -> dict[str, Any]:
@@ -56,43 +56,30 @@ def draw(outcome: Outcome) -> Any:
         axes[0, 0].set_title("not run", loc="left")
         return figure
     size, width, trace = axes[0]
-    _lines(size, arrays["train_sizes"], arrays["size_rates"])
-    _lines(width, arrays["widths"], arrays["width_rates"])
-    for place, layer in enumerate(LAYERS):
-        trace.plot(arrays["steps"], arrays["trace"][:, place], color=COLORS[place], label=layer)
+    for ax, places, rates in (
+        (size, arrays["train_sizes"], arrays["size_rates"]),
+        (width, arrays["widths"], arrays["width_rates"]),
+        (trace, arrays["steps"], arrays["trace"][:, None]),
+    ):
+        style = "-" if ax is trace else "o-"
+        for index, layer in enumerate(LAYERS):
+            values = rates[:, :, index].T
+            plot_runs(ax, places, values, band=None, runs=True, color=COLORS[index], style=style, label=layer)
     size.set_xscale("log")
     width.set_xscale("log", base=2)
     width.set_xticks(arrays["widths"], [str(value) for value in arrays["widths"]])
     for ax, label in zip(axes[0], ("training digits", "units of a hidden layer", "step"), strict=True):
-        ax.set_xlabel(label)
-        ax.set_ylabel("drop rate p")
-        ax.set_ylim(0, 0.54)
-    size.legend(
-        *trace.get_legend_handles_labels(), title="drops the units of", frameon=False, loc="lower left"
-    )
+        ax.set(xlabel=label, ylabel="drop rate p", ylim=(0, 0.54))
+    finish_axes(size, legend={"title": "drops the units of", "loc": "lower left"})
     scans = (
         ("scale_log_likelihood", "test log-likelihood (nats)"),
         ("scale_accuracy", "test accuracy (%)"),
         ("scale_elbo", "ELBO (nats per training digit)"),
     )
     for ax, (name, label) in zip(axes[1], scans, strict=True):
-        ax.plot(arrays["length_scales"], arrays[name].mean(1), color=INK, marker="o")
-        if arrays[name].shape[1] > 1:
-            ax.plot(arrays["length_scales"], arrays[name], color=MUTED, marker=".", linestyle="none")
-        ax.set_xscale("log")
-        ax.set_xlabel("prior length scale l")
-        ax.set_ylabel(label)
+        scales, values = arrays["length_scales"], arrays[name].T
+        plot_runs(ax, scales, values, band=None, runs=True, color=INK, style="o-")
+        ax.set(xscale="log", xlabel="prior length scale l", ylabel=label)
     for ax, title in zip(axes.flat, arrays["titles"], strict=True):
-        ax.set_title(title, loc="left", fontsize=11)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(color="#E8E8E8", linewidth=0.7)
-        ax.set_axisbelow(True)
+        finish_axes(ax, title, grid=True)
     return figure
-
-
-def _lines(ax: Any, places: Array, rates: Array) -> None:
-    """A line a layer through the means; rates are (places, repeats, layers)."""
-    for index in range(rates.shape[2]):
-        ax.plot(places, rates[:, :, index].mean(1), color=COLORS[index], marker="o")
-        if rates.shape[1] > 1:
-            ax.plot(places, rates[:, :, index], color=COLORS[index], marker=".", linestyle="none")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesdrop.experiments.gal2017_mnist.networks import TRAINING
+from bayesdrop.experiments.settings import picked
 
 if TYPE_CHECKING:
     from bayesdrop.experiments.gal2017_mnist import Config
@@ -58,19 +59,9 @@ class Plan:
         full = min(TRAINING, max(config.train_sizes))
 
         def keys(**settings: Any) -> Keys:
-            common = {
-                "posterior": "concrete",
-                "num_data": full,
-                "width": config.width,
-                "length_scale": config.length_scale,
-                "steps": config.scan_steps,
-                "draws": config.scan_draws,
-                "batch_size": config.batch_size,
-                "p_init": config.p_init,
-                "temperature": config.temperature,
-                "lr": config.lr,
-                "rate_lr": config.rate_lr,
-            }
+            names = ("width", "length_scale", "batch_size", "p_init", "temperature", "lr", "rate_lr")
+            scan = {"steps": config.scan_steps, "draws": config.scan_draws}
+            common = {"posterior": "concrete", "num_data": full, **scan, **picked(config, *names)}
             return [{**common, **settings, "seed": config.seed + repeat} for repeat in range(config.repeats)]
 
         accurate = {"steps": config.steps, "draws": config.num_draws}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesdrop.experiments.gal2017_mnist.plan import Array, Keys, Pieces, Plan
-from bayesdrop.experiments.row import Claim, Row
+from bayesdrop.experiments.row import Claim, Row, listed, mean_and_error
 
 if TYPE_CHECKING:
     from bayesdrop.experiments.gal2017_mnist import Config
@@ -33,18 +33,13 @@ def make_rows(config: Config, plan: Plan, pieces: Pieces | None) -> list[Row]:
     """The accuracy, the rates of figs 5 and 6, and fig. 11; `ours` is None where there are no pieces."""
 
     def number(setting: str, metric: str, paper: str | None, keys: Keys, what: str) -> Row:
-        if pieces is None:
-            return Row(setting, metric, paper, None)
-        values = pieces.values(keys, what)
-        return Row(setting, metric, paper, values.mean(), _error(values))
+        return Row.of_runs(setting, metric, [] if pieces is None else pieces.values(keys, what), paper=paper)
 
     def rate_rows(setting: str, keys: Keys, paper: Mapping[str, str]) -> list[Row]:
-        if pieces is None:
-            return [Row(setting, f"rate, {layer}", paper.get(layer), None) for layer in LAYERS]
-        rates = pieces.values(keys, "rates")
+        rates: Any = [[]] * len(LAYERS) if pieces is None else pieces.values(keys, "rates").T
         return [
-            Row(setting, f"rate, {layer}", paper.get(layer), own.mean(), _error(own))
-            for layer, own in zip(LAYERS, rates.T, strict=True)
+            Row.of_runs(setting, f"rate, {layer}", own, paper=paper.get(layer))
+            for layer, own in zip(LAYERS, rates, strict=True)
         ]
 
     name = f"3x{config.width}, {plan.num_data:,} digits"
@@ -74,11 +69,6 @@ def make_rows(config: Config, plan: Plan, pieces: Pieces | None) -> list[Row]:
     return rows
 
 
-def _error(values: Array) -> float | None:
-    """Standard error of the mean over runs; None for one run."""
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-
-
 def make_claims(config: Config, plan: Plan, pieces: Pieces) -> list[Claim]:
     """What section 4.3 and appendix D.1 say, in their order."""
     return [
@@ -91,7 +81,7 @@ def make_claims(config: Config, plan: Plan, pieces: Pieces) -> list[Claim]:
 
 def _accuracy_claims(plan: Plan, pieces: Pieces) -> list[Claim]:
     accuracies = pieces.values(plan.main, "accuracy")
-    reached, error = float(accuracies.mean()), _error(accuracies)
+    reached, error = mean_and_error(accuracies)
     runs = "" if error is None else f" +- {error:.2f} (standard error of {len(accuracies)} runs)"
     claims = [
         Claim(
@@ -130,7 +120,7 @@ def _size_claims(config: Config, rates: Array) -> list[Claim]:
         Claim(
             "Fig. 5: with much data the rates of the first two layers are zero, while those of the other two "
             "vary by a relatively small amount.",
-            f"from {_listed(ends[0])} with {config.train_sizes[0]:,} digits to {_listed(ends[1])} with "
+            f"from {listed(ends[0])} with {config.train_sizes[0]:,} digits to {listed(ends[1])} with "
             f"{config.train_sizes[-1]:,}.",
             zero and steady,
         ),
@@ -163,9 +153,7 @@ def _scale_claims(config: Config, plan: Plan, pieces: Pieces) -> list[Claim]:
             "Fig. 11: the ELBO indicates the length scale with the best predictive log-likelihood.",
             f"the log-likelihood is best at l = {best:g}, the ELBO at l = {promised:g}.",
             best == promised,
-            ""
-            if best == promised
-            else f"It warns of an l that is too large, but its choice costs {lost:.3f} nats of "
+            otherwise=f"It warns of an l that is too large, but its choice costs {lost:.3f} nats of "
             "log-likelihood. The bound lacks a term in log l, infinite for a posterior of points.",
         )
     ]
@@ -203,9 +191,5 @@ def make_notes(config: Config) -> list[str]:
     ]
 
 
-def _listed(numbers: Array) -> str:
-    return ", ".join(f"{number:.3f}" for number in numbers)
-
-
 def _table(places: tuple[Any, ...], rates: Array) -> str:
-    return "; ".join(f"{place:,}: {_listed(row)}" for place, row in zip(places, rates, strict=True))
+    return "; ".join(f"{place:,}: {listed(row)}" for place, row in zip(places, rates, strict=True))

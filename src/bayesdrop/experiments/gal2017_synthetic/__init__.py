@@ -21,8 +21,9 @@ import numpy as np
 from bayesdrop.experiments.gal2017_synthetic.networks import train_network
 from bayesdrop.experiments.gal2017_synthetic.picture import draw
 from bayesdrop.experiments.gal2017_synthetic.report import UNCERTAINTIES, make_claims, make_notes, make_rows
-from bayesdrop.experiments.pieces import PieceCache, run_pieces
+from bayesdrop.experiments.pieces import PieceCache, run_groups
 from bayesdrop.experiments.row import Outcome
+from bayesdrop.experiments.settings import all_but
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
@@ -50,44 +51,32 @@ class Config:
 SMOKE = Config(sizes=(10, 60), epochs=(4, 3), repeats=2, width=8, batch_size=20, num_test=50, num_draws=5)
 PRESETS = {
     "paper": Config(
-        sizes=(10, 25, 50, 100, 1000, 10_000),
-        epochs=(2000, 1000, 500, 200, 20, 2),
-        width=1024,
-        batch_size=20,
-        rate_lr=1e-3,
-        cosine=False,
-        num_draws=20,
+        sizes=(10, 25, 50, 100, 1000, 10_000), epochs=(2000, 1000, 500, 200, 20, 2), width=1024,
+        batch_size=20, rate_lr=1e-3, cosine=False, num_draws=20,
     )
-}
+}  # fmt: skip
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Train the networks of all sizes and repeats, or find them in the cache."""
-    fields = ("width", "batch_size", "lr", "rate_lr", "cosine", "p_init", "temperature", "length_scale")
-    common = {name: getattr(config, name) for name in (*fields, "num_test", "num_draws")}
-    keys = [
-        {"size": size, "epochs": epochs, "seed": config.seed + repeat, **common}
+    common = all_but(config, "sizes", "epochs", "repeats", "seed")
+    seeds = range(config.seed, config.seed + config.repeats)
+    groups = {
+        size: [{"size": size, "epochs": epochs, "seed": seed, **common} for seed in seeds]
         # The longest first, so that two processes end together.
         for size, epochs in sorted(zip(config.sizes, config.epochs, strict=True), reverse=True)
-        for repeat in range(config.repeats)
-    ]
-    made = run_pieces(keys, train_network, cache=cache, progress=progress, label="Networks")
-    pieces = {(key["size"], key["seed"] - config.seed): piece for key, piece in zip(keys, made, strict=True)}
-
-    def gathered(what: str) -> np.ndarray[Any, Any]:
-        """Shape (sizes, repeats, ...)."""
-        own = [[pieces[size, repeat][what] for repeat in range(config.repeats)] for size in config.sizes]
-        return np.array(own)
-
-    found = {what: gathered(what) for what in (*UNCERTAINTIES, "rates", "rmse", "log_likelihood", "elbo")}
+    }
+    pieces = run_groups(groups, train_network, cache=cache, progress=progress, label="Networks")
+    names = (*UNCERTAINTIES, "rates", "rmse", "log_likelihood", "elbo")
+    #: (sizes, repeats, ...)
+    found = {
+        what: np.array([[piece[what] for piece in pieces[size]] for size in config.sizes]) for what in names
+    }
     ends = (config.sizes[0], config.sizes[-1])
     arrays: dict[str, Any] = {"sizes": np.array(config.sizes), **found, "ends": np.array(ends)}
     for end, size in zip(("first", "last"), ends, strict=True):
         kept = ("steps", "trace", "x", "y", "mean", "grid_epistemic", "grid_std")
-        arrays |= {f"{end}_{what}": pieces[size, 0][what] for what in kept}
+        arrays |= {f"{end}_{what}": pieces[size][0][what] for what in kept}
     return Outcome(
-        tuple(make_rows(config, found)),
-        tuple(make_claims(config, found)),
-        arrays=arrays,
-        notes=tuple(make_notes(config)),
+        make_rows(config, found), make_claims(config, found), arrays=arrays, notes=make_notes(config)
     )

@@ -78,9 +78,7 @@ def train_network(key: Mapping[str, Any]) -> dict[str, Any]:
         batch_size=key["batch_size"],
         lr=key["lr"],
         rate_lr=key["rate_lr"],
-        scheduler=(lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps))
-        if key["cosine"]
-        else None,
+        scheduler="cosine" if key["cosine"] else None,
         seed=seed,
         progress=False,
     )

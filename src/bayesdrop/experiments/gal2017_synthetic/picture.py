@@ -10,7 +10,7 @@ import numpy as np
 from bayesdrop.experiments.gal2017_synthetic.networks import GRID, TRUTH
 from bayesdrop.experiments.gal2017_synthetic.report import LAYERS, UNCERTAINTIES
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_bands, plot_points, plot_rates, plot_runs
 
 __all__ = ["draw"]
 
@@ -27,56 +27,35 @@ def draw(outcome: Outcome) -> Any:
     sizes = arrays["sizes"]
     top = 1.1 * max(float(arrays["predictive"].mean(1).max()), TRUTH)
     for ax, name in zip(axes[0], UNCERTAINTIES, strict=False):
-        values = arrays[name]
-        error = values.std(1, ddof=1) / values.shape[1] ** 0.5 if values.shape[1] > 1 else None
-        ax.errorbar(sizes, values.mean(1), error, color=INK, marker="o", markersize=4, capsize=3)
-        ax.set_ylabel("standard deviation")
-        ax.set_ylim(0, top)
-        ax.set_title(name, loc="left", fontsize=12)
+        plot_runs(ax, sizes, arrays[name].T, band="error", color=INK, style="o-")
+        finish_axes(ax, name, ylabel="standard deviation", ylim=(0, top))
         if name != "epistemic":
             ax.axhline(TRUTH, color=VERMILION, linestyle="--", linewidth=1.2)
-            text = "the noise's, 1"
-            ax.annotate(
-                text, (sizes[0], TRUTH), (0, -5), textcoords="offset points", va="top", color=VERMILION
-            )
-    _rates(axes[0, 3], sizes, arrays["rates"].mean(1), marker="o")
-    axes[0, 3].set_title("rates at the end", loc="left", fontsize=12)
-    for ax in axes[0]:
-        ax.set_xscale("log")
-        ax.set_xlabel("N")
+            style = {"textcoords": "offset points", "va": "top", "color": VERMILION}
+            ax.annotate("the noise's, 1", (sizes[0], TRUTH), (0, -5), **style)
+    _rates(axes[0, 3], sizes, arrays["rates"].mean(1), "rates at the end")
+    finish_axes(axes[0], xscale="log", xlabel="N")
     for place, (end, size) in enumerate(zip(("first", "last"), arrays["ends"], strict=True)):
-        ax = axes[1, place]
-        _rates(ax, arrays[f"{end}_steps"], arrays[f"{end}_trace"])
-        ax.set_xlabel("step")
-        ax.set_title(f"rates in training, N = {size:,}", loc="left", fontsize=12)
+        title = f"rates in training, N = {size:,}"
+        _rates(axes[1, place], arrays[f"{end}_steps"], arrays[f"{end}_trace"], title)
         _fit(axes[1, 2 + place], arrays, end)
-        axes[1, 2 + place].set_title(f"fit, N = {size:,}", loc="left", fontsize=12)
-    axes[1, 0].legend(frameon=False, fontsize=9, title="drops the units of", title_fontsize=9)
-    for ax in axes.flat:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(color="#E8E8E8", linewidth=0.7)
-        ax.set_axisbelow(True)
+        finish_axes(axes[1, 2 + place], f"fit, N = {size:,}", xlabel="x", ylabel="y")
+    finish_axes(axes[1, 0], legend={"title": "drops the units of", "title_fontsize": 9})
+    finish_axes(axes, grid=True)
     return figure
 
 
-def _rates(ax: Any, places: np.ndarray[Any, Any], rates: np.ndarray[Any, Any], **style: Any) -> None:
-    for index, layer in enumerate(LAYERS):
-        ax.plot(places, rates[:, index], color=COLORS[index], label=layer, markersize=4, **style)
-    ax.set_ylim(0, 0.56)
-    ax.set_ylabel("drop rate p")
+def _rates(ax: Any, places: Any, rates: np.ndarray[Any, Any], title: str) -> None:
+    plot_rates(ax, dict(zip(LAYERS, rates.T, strict=True)), steps=places, names=LAYERS, colors=COLORS)
+    finish_axes(ax, title, ylim=(0, 0.56))
 
 
 def _fit(ax: Any, arrays: Mapping[str, Any], end: str) -> None:
     """Data, the mean, a band of twice the predictive std, and inside it one of twice the epistemic."""
     grid = np.linspace(-3, 3, GRID)
     mean = arrays[f"{end}_mean"]
-    for name, alpha in (("grid_std", 0.2), ("grid_epistemic", 0.35)):
-        std = arrays[f"{end}_{name}"]
-        ax.fill_between(grid, mean - 2 * std, mean + 2 * std, color=COLORS[1], alpha=alpha, linewidth=0)
+    for name in ("grid_std", "grid_epistemic"):
+        plot_bands(ax, grid, (mean, arrays[f"{end}_{name}"]), num_std=(2.0,), color=COLORS[1])
     ax.plot(grid, 2 * grid + 8, color=VERMILION, linestyle="--", linewidth=1.2)
-    ax.plot(grid, mean, color=COLORS[1])
-    ax.plot(arrays[f"{end}_x"], arrays[f"{end}_y"], ".", color=INK, markersize=3, alpha=0.6)
-    ax.set_xlim(-3, 3)
-    ax.set_ylim(-2, 18)
-    ax.set_xlabel("x")
-    ax.set_ylabel("y")
+    plot_points(ax, arrays[f"{end}_x"], arrays[f"{end}_y"])
+    ax.set(xlim=(-3, 3), ylim=(-2, 18))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,13 +28,8 @@ NOTEBOOK = {
 }
 
 
-def _error(values: np.ndarray[Any, Any]) -> float | None:
-    """Standard error of the mean over repeats."""
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+def make_rows(config: Config, found: Found) -> Iterator[Row]:
 
-
-def make_rows(config: Config, found: Found) -> list[Row]:
-    rows = []
     printed = {
         ("aleatoric", config.sizes[-1]): "near 1",
         **{(layer, config.sizes[0]): "near 0.5" for layer in LAYERS},
@@ -43,15 +38,13 @@ def make_rows(config: Config, found: Found) -> list[Row]:
     for place, size in enumerate(config.sizes):
         setting = f"N = {size:,}"
         for name in (*UNCERTAINTIES, "rmse", "log_likelihood", "elbo"):
-            values = found[name][place]
             metric = METRICS.get(name, f"{name} std")
             note = f"authors' notebook: {NOTEBOOK[name][size]}" if size in NOTEBOOK.get(name, {}) else ""
-            rows.append(Row(setting, metric, printed.get((name, size)), values.mean(), _error(values), note))
+            paper = printed.get((name, size))
+            yield Row.of_runs(setting, metric, found[name][place], paper=paper, note=note)
         for index, layer in enumerate(LAYERS):
-            values = found["rates"][place, :, index]
-            metric = f"rate, {layer}"
-            rows.append(Row(setting, metric, printed.get((layer, size)), values.mean(), _error(values)))
-    return rows
+            paper = printed.get((layer, size))
+            yield Row.of_runs(setting, f"rate, {layer}", found["rates"][place, :, index], paper=paper)
 
 
 def make_claims(config: Config, found: Found) -> list[Claim]:
@@ -73,19 +66,19 @@ def make_claims(config: Config, found: Found) -> list[Claim]:
             "Fig. 1a: epistemic uncertainty falls as the data grow.",
             f"std {listed('epistemic')} at N = {sizes}.",
             bool((np.diff(means["epistemic"]) < 0).all()),
-            "" if (np.diff(means["epistemic"]) < 0).all() else unfinished,
+            otherwise=unfinished,
         ),
         Claim(
             "Fig. 1b: aleatoric uncertainty tends to 1, the truth.",
             f"std {listed('aleatoric')} at the same N.",
             bool(abs(noise - TRUTH) < 0.05),
-            "" if abs(noise - TRUTH) < 0.05 else unfinished,
+            otherwise=unfinished,
         ),
         Claim(
             "Fig. 1c: predictive uncertainty converges to a constant.",
             f"std {listed('predictive')}; the least that is possible is 1.",
             bool(abs(predictive[-1] - TRUTH) < 0.1),
-            "" if abs(predictive[-1] - TRUTH) < 0.1 else unfinished,
+            otherwise=unfinished,
         ),
         Claim(
             "Fig. 1d: every layer's rate falls as the data grow.",
@@ -100,19 +93,15 @@ def make_claims(config: Config, found: Found) -> list[Claim]:
             f"Fig. 1d: the rates start near 0.5 in all layers at N = {config.sizes[0]}.",
             f"{', '.join(LAYERS)}: {first}.",
             half,
-            ""
-            if half
-            else "Not that of the single input: to drop it loses all that is known of y, for the entropy of "
-            "one mask. The paper's own section 4.3 finds a rate of zero on inputs.",
+            otherwise="Not that of the single input: to drop it loses all that is known of y, for the "
+            "entropy of one mask. The paper's own section 4.3 finds a rate of zero on inputs.",
         ),
         Claim(
             f"Fig. 1d: the rates are between 0.2 and 0.4 at N = {config.sizes[-1]:,}.",
             f"{', '.join(LAYERS)}: {last}.",
             wide,
-            ""
-            if wide
-            else "They depend on where training stops: Adam moves a logit by at most its learning rate a "
-            "step, so that the start and the number of steps bound what is found.",
+            otherwise="They depend on where training stops: Adam moves a logit by at most its learning rate "
+            "a step, so that the start and the number of steps bound what is found.",
         ),
     ]
 

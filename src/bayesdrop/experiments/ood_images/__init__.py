@@ -31,7 +31,7 @@ from bayesdrop.progress import progress_bar
 
 __all__ = ["REVISION", "SMOKE", "Config", "draw", "run"]
 
-REVISION = 2
+REVISION = 3
 _TOO_FEW = (
     "It does where probabilities are far off, as with dropout after all layers. The others are calibrated to "
     "half a per cent, and a temperature fitted to labels with a handful of mistakes is noise."
@@ -55,14 +55,9 @@ class Config:
 
 
 SMOKE = Config(
-    variants=("LeNet", "MC dropout", "concrete"),
-    num_images=300,
-    num_draws=4,
-    splits=3,
-    epochs=1,
-    head_epochs=1,
-    num_train=320,
-)
+    variants=("LeNet", "MC dropout", "concrete"), num_images=300, num_draws=4, splits=3, epochs=1,
+    head_epochs=1, num_train=320,
+)  # fmt: skip
 
 
 def read_folder(path: str) -> Tensor:
@@ -104,7 +99,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
                 {f"{name} {key}": value for key, value in found[name].items() if key.startswith("curve")}
             )
             advance(1, name)
-    return Outcome(tuple(rows), _claims(found, config), arrays)
+    return Outcome(rows, _claims(found, config), arrays)
 
 
 def _rows(name: str, found: dict[str, Any], places: list[str], config: Config) -> list[Row]:
@@ -190,13 +185,13 @@ def _temperature_claims(found: dict[str, dict[str, Any]]) -> tuple[Claim, Claim]
             f"negative log-likelihood as it is, draws scaled, mean scaled: {likelihood}. Lower with a scaled "
             f"mean for {len(likelier)} of {len(drawn)} networks.",
             len(likelier) == len(drawn),
-            "" if len(likelier) == len(drawn) else _TOO_FEW,
+            otherwise=_TOO_FEW,
         ),
         Claim(
             "A temperature lowers the calibration error of the Monte Carlo predictive.",
             f"per cent as it is, draws scaled, mean scaled: {error}. Lower with scaled draws for "
             f"{len(lower)} of {len(drawn)} networks.",
             len(lower) == len(drawn),
-            "" if len(lower) == len(drawn) else _TOO_FEW,
+            otherwise=_TOO_FEW,
         ),
     )

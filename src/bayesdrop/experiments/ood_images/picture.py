@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from bayesdrop.experiments.row import Outcome
-from bayesdrop.plots import new_figure
+from bayesdrop.metrics import RiskCoverage
+from bayesdrop.plots import finish_axes, new_figure, plot_reliability, plot_risk_coverage
 
 __all__ = ["draw"]
 
@@ -23,8 +25,7 @@ def draw(outcome: Outcome) -> Any:
     _deferral(axes[0, 1], arrays, variants)
     _reliability(axes[1, 0], arrays, shown)
     _coverage(axes[1, 1], arrays, shown)
-    for ax in axes.flat:
-        ax.spines[["top", "right"]].set_visible(False)
+    finish_axes(axes, legend=True)
     return figure
 
 
@@ -37,35 +38,27 @@ def _entropies(ax: Any, arrays: Any, variants: list[str], shown: str) -> None:
             label = f"{'digits' if place == 'digits' else 'clothes'}, {name}"
             options = {"alpha": 0.35, "linewidth": 0} if fill else {"linewidth": 1.3}
             ax.stairs(values, edges, color=color, fill=fill, label=label, **options)
-    ax.set_yscale("log")
-    ax.set(title="Entropy of the predictive", xlabel="nats", ylabel="share of images")
-    ax.legend(frameon=False, fontsize=9)
+    finish_axes(ax, "Entropy of the predictive", xlabel="nats", ylabel="share of images", yscale="log")
 
 
 def _deferral(ax: Any, arrays: Any, variants: list[str]) -> None:
     for place, name in enumerate(variants):
-        risk = np.asarray(arrays[f"{name} curve risk"], dtype=float)
-        share = 100 * (1 - np.linspace(0.5, 1, len(risk)))
-        style = {"color": "0.5", "linestyle": "--"} if name == "LeNet" else {"color": f"C{place}"}
-        ax.plot(share, risk, label=name, **style)
-    ax.set_xlim(0, 15)
-    ax.set(
-        title="Error among digits that are not deferred",
-        xlabel="least sure images passed to a person (%)",
-        ylabel="error of the rest (%)",
-    )
-    ax.legend(frameon=False, fontsize=9)
+        risk = torch.as_tensor(arrays[f"{name} curve risk"], dtype=torch.float64)
+        curve = RiskCoverage(torch.linspace(0.5, 1, len(risk), dtype=torch.float64), risk)
+        color = "0.5" if name == "LeNet" else f"C{place}"
+        plot_risk_coverage(
+            ax, curve, deferred=True, min_coverage=0.85, baseline=False, color=color, label=name
+        )
+    names = {"xlabel": "share of least sure images passed to a person", "ylabel": "error of the rest (%)"}
+    finish_axes(ax, "Error among digits that are not deferred", **names)
 
 
 def _reliability(ax: Any, arrays: Any, shown: str) -> None:
-    ax.plot([0, 1], [0, 1], ":", color="0.5")
     for key, label, color in (("before", "as it is", "C0"), ("after", "draws scaled", "C3")):
-        confidence, accuracy = np.asarray(arrays[f"{shown} curve {key}"], dtype=float)
-        ax.plot(confidence, accuracy, "o-", markersize=4, color=color, label=f"{shown}, {label}")
-    ax.set_xlim(0.3, 1.01)
-    ax.set_ylim(0.3, 1.02)
-    ax.set(title="The 500 least sure digits", xlabel="confidence", ylabel="share that is right")
-    ax.legend(frameon=False, fontsize=9, loc="upper left")
+        confidence, accuracy = arrays[f"{shown} curve {key}"]
+        plot_reliability(ax, (confidence, accuracy), color=color, label=f"{shown}, {label}")
+    limits = {"xlim": (0.3, 1.01), "ylim": (0.3, 1.02), "ylabel": "share that is right"}
+    finish_axes(ax, "The 500 least sure digits", **limits)
 
 
 def _coverage(ax: Any, arrays: Any, shown: str) -> None:
@@ -74,4 +67,5 @@ def _coverage(ax: Any, arrays: Any, shown: str) -> None:
     ]
     ax.boxplot(values, tick_labels=["lac", "aps", "raps"], widths=0.5, medianprops={"color": "C3"})
     ax.axhline(100 * arrays["level"], color="0.5", linestyle=":")
-    ax.set(title=f"Coverage of conformal sets, {shown}", xlabel="score", ylabel="labels in their set (%)")
+    title = f"Coverage of conformal sets, {shown}"
+    finish_axes(ax, title, xlabel="score", ylabel="labels in their set (%)")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from bayesdrop.data.mnist import MNIST
 from bayesdrop.experiments.digits import Recipe, as_inputs, trained_lenet
+from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.fit import fit
 from bayesdrop.layers import ConcreteDropout, DropConnect, GaussianDropout
@@ -45,9 +45,7 @@ class Variants:
         """The prediction of a network for images."""
         net = self._network(name)
         if name == "LeNet":
-            with torch.no_grad():
-                logits = torch.cat([net(part) for part in x.split(500)])  # type: ignore[no-untyped-call]
-            return Prediction.from_draws(logits.unsqueeze(0), Categorical())
+            return one_pass(net, x, Categorical(), batch_size=500)
         return predict(
             net, x, num_draws=self.config.num_draws, seed=self.config.seed, likelihood=Categorical(),
             keep_draws=True, batch_size=500,
@@ -65,8 +63,7 @@ class Variants:
     def _features(self) -> Tensor:
         """(N, 500) what goes into the last layer's dropout, for the training images."""
         x = as_inputs(self.data.x_train[: self.config.num_train])
-        with torch.no_grad():
-            return torch.cat([self._lenet[:-2](part) for part in x.split(500)])  # type: ignore[no-untyped-call]
+        return one_pass(self._lenet[:-2], x, batch_size=500).mean
 
     def _network(self, name: str) -> nn.Module:
         if name in ("LeNet", "MC dropout"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,21 +15,19 @@ from bayesdrop.experiments.uci.report import Benchmark
 __all__ = ["claims_2016"]
 
 
-def claims_2016(found: Benchmark) -> list[Claim]:
+def claims_2016(found: Benchmark) -> Iterator[Claim]:
     """All of them, for the methods that were run."""
-    claims = []
     if "gal2016" in found.labels:
-        claims.append(_beats(found, "gal2016"))
-        claims.append(_significant(found, "gal2016"))
-        claims += _averages(found, "gal2016")
-        claims += _without(found, "gal2016")
+        yield _beats(found, "gal2016")
+        yield _significant(found, "gal2016")
+        yield from _averages(found, "gal2016")
+        yield from _without(found, "gal2016")
     if "gal2018" in found.labels:
-        claims.append(_repeats(found, "gal2018"))
+        yield _repeats(found, "gal2018")
     if MEAN_FIELD in found.labels:
-        claims.append(_mean_field(found))
+        yield _mean_field(found)
     if "default" in found.labels:
-        claims.append(_coverage(found, "default"))
-    return claims
+        yield _coverage(found, "default")
 
 
 def _beats(found: Benchmark, label: str) -> Claim:
@@ -48,7 +47,7 @@ def _beats(found: Benchmark, label: str) -> Claim:
         f"{tried - len(lost)} of {tried} comparisons with the printed numbers"
         + (f"; not {', '.join(lost)}" if lost else ""),
         not lost,
-        "" if not lost else "True of most sets, with the noise chosen on training rows.",
+        otherwise="True of most sets, with the noise chosen on training rows.",
     )
 
 
@@ -85,7 +84,7 @@ def _significant(found: Benchmark, label: str) -> Claim:
         " from yacht, for which PBP obtains the better RMSE.",
         "better than a rival by less than two standard errors: " + ("; ".join(told) if told else "nowhere"),
         not lost,
-        "" if not lost else f"Not by two standard errors: {', '.join(lost)}.",
+        otherwise=f"Not by two standard errors: {', '.join(lost)}.",
     )
 
 
@@ -101,29 +100,25 @@ def _averages(found: Benchmark, label: str) -> list[Claim]:
             "RMSE of averaged weights less that of the mean, over splits: "
             + ", ".join(f"{name} {gap:+.2g} ± {error:.1g}" for name, (gap, error) in gaps.items()),
             not worse,
-            "" if not worse else f"Not on {', '.join(worse)}.",
+            otherwise=f"Not on {', '.join(worse)}.",
         )
     ]
 
 
-def _without(found: Benchmark, label: str) -> list[Claim]:
+def _without(found: Benchmark, label: str) -> Iterator[Claim]:
     """The same network without dropout."""
-    claims = []
     for name in found.present:
         if (name, "no-dropout") not in found.scores:
             continue
         gaps = [found.gap(name, label, "no-dropout", metric) for metric in (0, 1)]
         holds = gaps[0][0] < -2 * gaps[0][1] and gaps[1][0] > 2 * gaps[1][1]
-        claims.append(
-            Claim(
-                f"Without dropout, RMSE and log-likelihood on {name} are significantly worse.",
-                f"with dropout less without, over splits: RMSE {gaps[0][0]:+.3f} ± {gaps[0][1]:.3f},"
-                f" log-likelihood {gaps[1][0]:+.3f} ± {gaps[1][1]:.3f}",
-                holds,
-                "" if holds else "Not both by two standard errors.",
-            )
+        yield Claim(
+            f"Without dropout, RMSE and log-likelihood on {name} are significantly worse.",
+            f"with dropout less without, over splits: RMSE {gaps[0][0]:+.3f} ± {gaps[0][1]:.3f},"
+            f" log-likelihood {gaps[1][0]:+.3f} ± {gaps[1][1]:.3f}",
+            holds,
+            otherwise="Not both by two standard errors.",
         )
-    return claims
 
 
 def _mean_field(found: Benchmark) -> Claim:
@@ -166,7 +161,7 @@ def _repeats(found: Benchmark, label: str) -> Claim:
         "The grid of 2018 gives what the authors' repository reports: within a standard error, or better.",
         f"{tried - len(worse)} of {tried} numbers" + (f"; not {', '.join(worse)}" if worse else ""),
         not worse,
-        "" if not worse else "See the rows of those sets.",
+        otherwise="See the rows of those sets.",
     )
 
 
@@ -178,5 +173,5 @@ def _coverage(found: Benchmark, label: str) -> Claim:
         f"{100 * mean:.1f} %; by set "
         + ", ".join(f"{name} {100 * cover:.1f}" for name, cover in zip(found.present, covers, strict=True)),
         0.93 <= mean <= 0.97,
-        "" if 0.93 <= mean <= 0.97 else "Intervals are too wide or too narrow on these sets.",
+        otherwise="Intervals are too wide or too narrow on these sets.",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,30 +19,26 @@ __all__ = ["DROPOUTS", "claims_2017"]
 DROPOUTS = ("Dropout", "CDropout", "CDropoutM")
 
 
-def claims_2017(found: Benchmark) -> list[Claim]:
+def claims_2017(found: Benchmark) -> Iterator[Claim]:
     """All of them, for the methods that were run."""
-    claims = []
     learned = {name: rates for (name, method), rates in found.rates.items() if method == "concrete"}
     inputs = {name: float(rates[:, 0].mean()) for name, rates in learned.items()}
     if inputs:
         holds = all(value < 0.02 for value in inputs.values())
-        claims.append(
-            Claim(
-                "The input layer's drop rate always decreases to essentially zero.",
-                "mean over splits: " + ", ".join(f"{name} {value:.4f}" for name, value in inputs.items()),
-                holds,
-                "" if holds else "It falls below the rate it starts at, but not to zero within these steps.",
-            )
+        yield Claim(
+            "The input layer's drop rate always decreases to essentially zero.",
+            "mean over splits: " + ", ".join(f"{name} {value:.4f}" for name, value in inputs.items()),
+            holds,
+            otherwise="It falls below the rate it starts at, but not to zero within these steps.",
         )
     if {"CDropoutM", "two-layers"} <= set(found.labels):
-        claims.append(_match(found))
-        claims.append(_experiment_time(found))
+        yield _match(found)
+        yield _experiment_time(found)
     if len(learned) > 2:
-        claims.append(_rates_fall(learned))
-    claims += _without_dropout(found)
+        yield _rates_fall(learned)
+    yield from _without_dropout(found)
     if "default" in found.labels:
-        claims += _own_claims(found)
-    return claims
+        yield from _own_claims(found)
 
 
 def _match(found: Benchmark) -> Claim:
@@ -105,7 +101,7 @@ def _rates_fall(learned: Mapping[str, NDArray[np.float64]]) -> Claim:
         " hidden layers of -0.5 or less.",
         f"{correlation:.2f}; " + ", ".join(f"{name} {p:.3f}" for name, p in hidden.items()),
         correlation <= -0.5,
-        "" if correlation <= -0.5 else "Sets differ in more than their rows; no such order is seen.",
+        otherwise="Sets differ in more than their rows; no such order is seen.",
     )
 
 
@@ -123,9 +119,7 @@ def _without_dropout(found: Benchmark) -> list[Claim]:
             "log-likelihood with a rate from the grid less that without dropout, over splits: "
             + ", ".join(f"{name} {gap:+.3f} ± {error:.3f}" for name, (gap, error) in gaps.items()),
             len(better) == len(sets),
-            ""
-            if len(better) == len(sets)
-            else "Not by two standard errors on "
+            otherwise="Not by two standard errors on "
             + ", ".join(name for name in sets if name not in better)
             + ".",
         )
@@ -150,18 +144,18 @@ def _own_claims(found: Benchmark) -> list[Claim]:
             "Ours: the default estimator has a better log-likelihood than all three printed dropout columns.",
             f"on {len(better)} of {count} sets: {', '.join(better)}",
             len(better) == count,
-            "" if len(better) == count else "Not on " + ", ".join(n for n in sets if n not in better) + ".",
+            otherwise="Not on " + ", ".join(n for n in sets if n not in better) + ".",
         ),
         Claim(
             "Ours: it is within 0.05 nats of the printed deep Gaussian process, or better, on half of them.",
             f"on {len(near)} of {count} sets: {', '.join(near)}",
             2 * len(near) >= count,
-            "" if 2 * len(near) >= count else "On fewer.",
+            otherwise="On fewer.",
         ),
         Claim(
             "Ours: its RMSE is no worse than the printed Dropout column, on all sets but one at most.",
             f"on {len(sharper)} of {count} sets: {', '.join(sharper)}",
             len(sharper) >= count - 1,
-            "" if len(sharper) >= count - 1 else "On fewer.",
+            otherwise="On fewer.",
         ),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,11 @@ PRIORS_2017_MANY = ((0.1, 0.4), (0.1, 0.8), (0.3, 0.8), (1.0, None), (2.0, None)
 #: length scales that a validation set chooses from, with Gaussian weights; times sqrt(K_in) for every layer
 SCALES_VI = (0.1, 0.3, 1.0)
 MEAN_FIELD = "meanfield (VI)"
+#: candidates are chosen on the last fifth of the training rows, and the best is fitted to all
+_CHOSEN: dict[str, Any] = {
+    "folds": 5, "parts": 1, "holdout": "last", "refit": True, "calibrate": False, "num_draws": 1000,
+    "judge_draws": 300,
+}  # fmt: skip
 
 #: a fit of several tables: for every name of a method, one mixture a table
 Fit = Callable[[str, Sequence[Rows], Mapping[str, Any]], dict[str, list[Mixture]]]
@@ -163,7 +169,7 @@ def _scores(prediction: Prediction, y: Tensor) -> list[float]:
 
 
 def _error(mean: Tensor, y: Tensor) -> float:
-    return float((mean - y).square().mean().sqrt())
+    return float(rmse(Prediction.from_draws(mean.unsqueeze(0)), y))
 
 
 def _brief(mixture: Mixture) -> list[dict[str, Any]]:
@@ -194,21 +200,13 @@ def _by_preset(preset: str, options: Callable[[str], dict[str, Any]]) -> Fit:
     return fit
 
 
-def _options_2016(name: str) -> dict[str, Any]:
+def _options_2016(name: str, **own: Any) -> dict[str, Any]:
     p, length_scale = SETTINGS_2016.get(name, (0.05, 1e-2))
-    return {"p": p, "length_scale": length_scale}
+    return {"p": p, "length_scale": length_scale, **own}
 
 
-def _options_without(name: str) -> dict[str, Any]:
-    return {**_options_2016(name), "p": 0.0}
-
-
-def _options_2018(name: str) -> dict[str, Any]:
-    return {"precisions": PRECISIONS_2018.get(name)}
-
-
-def _options_two_layers_without(name: str) -> dict[str, Any]:
-    return {**_options_2018(name), "rates": (0.0,)}
+def _options_2018(name: str, **own: Any) -> dict[str, Any]:
+    return {"precisions": PRECISIONS_2018.get(name), **own}
 
 
 def _estimator(preset: str) -> Fit:
@@ -252,17 +250,7 @@ def _concrete(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict[s
         )
         for length_scale, pace in (PRIORS_2017_MANY if len(load_set(name)) >= MANY_ROWS else PRIORS_2017)
     ]
-    recipe = Recipe(
-        tuple(candidates),
-        folds=5,
-        parts=1,
-        holdout="last",
-        refit=True,
-        calibrate=False,
-        num_draws=1000,
-        judge_draws=300,
-    )
-    mixtures = fit_tables(rows, _shortened(recipe, size, key["steps"]))
+    mixtures = fit_tables(rows, _shortened(Recipe(tuple(candidates), **_CHOSEN), size, key["steps"]))
     return {"CDropout": [_before_last_step(mixture) for mixture in mixtures], "CDropoutM": mixtures}
 
 
@@ -272,27 +260,12 @@ def _mean_field(name: str, rows: Sequence[Rows], key: Mapping[str, Any]) -> dict
     many = size >= MANY_ROWS
     epochs = 200 if size >= 40_000 else 400
     settings = Settings(
-        hidden=(100 if size >= 40_000 else 50,),
-        method="meanfield",
-        noise="map",
-        p=0.01,
-        input_p=0.01,
-        scale_by_fan_in=True,
-        epochs=epochs,
-        batch_size=128 if many else 32,
-        rate_lr=1e-2,
+        hidden=(100 if size >= 40_000 else 50,), method="meanfield", noise="map", p=0.01, input_p=0.01,
+        scale_by_fan_in=True, epochs=epochs, batch_size=128 if many else 32, rate_lr=1e-2,
         check_every=epochs,
-    )
-    recipe = Recipe(
-        tuple(Candidate(replace(settings, length_scale=length_scale)) for length_scale in SCALES_VI),
-        folds=5,
-        parts=1,
-        holdout="last",
-        refit=True,
-        calibrate=False,
-        num_draws=1000,
-        judge_draws=300,
-    )
+    )  # fmt: skip
+    candidates = [Candidate(replace(settings, length_scale=length_scale)) for length_scale in SCALES_VI]
+    recipe = Recipe(tuple(candidates), **_CHOSEN)
     return {MEAN_FIELD: fit_tables(rows, _shortened(recipe, size, key["steps"]))}
 
 
@@ -328,8 +301,8 @@ METHODS: dict[str, tuple[Fit, int]] = {
     "two-layers": (_by_preset("two-layers", _options_2018), 10),
     "concrete": (_concrete, 10),
     "meanfield": (_mean_field, 10),
-    "no-dropout": (_by_preset("gal2016", _options_without), 10),
-    "two-layers-no-dropout": (_by_preset("two-layers", _options_two_layers_without), 10),
+    "no-dropout": (_by_preset("gal2016", partial(_options_2016, p=0.0)), 10),
+    "two-layers-no-dropout": (_by_preset("two-layers", partial(_options_2018, rates=(0.0,))), 10),
 }
 _LABELS = {"concrete": ("CDropout", "CDropoutM"), "meanfield": (MEAN_FIELD,)}
 

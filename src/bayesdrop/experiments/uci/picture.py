@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bayesdrop.experiments.row import Outcome
+from bayesdrop.experiments.row import Outcome, mean_and_error
 from bayesdrop.experiments.uci.published import published_error, published_mean
-from bayesdrop.plots import new_figure
+from bayesdrop.plots import finish_axes, new_figure, plot_estimates
 
 __all__ = ["draw_rates", "draw_scores", "draw_table"]
 
@@ -30,27 +29,23 @@ def draw_scores(figure: Any, outcome: Outcome, columns: Sequence[str], metric: i
     arrays = outcome.arrays
     present, labels = list(arrays["present"]), list(arrays["labels"])
     figure.suptitle(title, fontsize=11)
-    names = [*columns, *(f"ours: {label}" for label in labels)]
-    place = np.arange(len(names))[::-1]
     axes = figure.subplots(1, max(len(present), 1), sharey=True, squeeze=False)[0]
     for ax, name in zip(axes, present, strict=False):
-        for row, column in zip(place, columns, strict=False):
-            mean = published_mean(column, name, metric)
-            if mean is not None:
-                # Standard deviations were printed for the dropout column of 2016.
-                error = published_error(column, name, metric) / (20**0.5 if column == "Dropout 2016" else 1)
-                ax.errorbar(mean, row, xerr=error, fmt="s", color=_PAPER, markersize=4, capsize=2)
-        for row, label in zip(place[len(columns) :], labels, strict=True):
+        shown: dict[str, tuple[float, float | None] | None] = {}
+        for column in columns:
+            mean, error = published_mean(column, name, metric), published_error(column, name, metric)
+            # Standard deviations were printed for the dropout column of 2016.
+            error /= 20**0.5 if column == "Dropout 2016" else 1
+            shown[column] = None if mean is None else (mean, error)
+        for label in labels:
             values = np.array(arrays["scores"].get(f"{name}/{label}", []))
-            if len(values):
-                error = values[:, metric].std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-                mean = values[:, metric].mean()
-                ax.errorbar(mean, row, xerr=error, fmt="o", color=_OURS, markersize=5, capsize=2)
-        ax.set_title(name, fontsize=10)
-        ax.set_yticks(place, names, fontsize=8)
+            shown[f"ours: {label}"] = mean_and_error(values[:, metric]) if len(values) else None
+        colors = [_PAPER] * len(columns) + [_OURS] * len(labels)
+        plot_estimates(ax, shown, color=colors, marker=["s"] * len(columns) + ["o"] * len(labels))
+        finish_axes(ax, name, grid="x")
+        ax.tick_params(axis="y", labelsize=8)
         ax.tick_params(axis="x", labelsize=7)
         ax.locator_params(axis="x", nbins=4)
-        ax.grid(axis="x", alpha=0.3)
 
 
 def draw_table(outcome: Outcome, columns: Sequence[str]) -> Any:
@@ -81,8 +76,6 @@ def draw_rates(figure: Any, outcome: Outcome, method: str) -> None:
         jitter = np.linspace(-0.18, 0.18, len(values)) if len(values) > 1 else np.zeros(1)
         for layer in layers:
             ax.plot(layer + jitter, values[:, layer], ".", color=_OURS, alpha=0.7)
-        ax.set_title(name, fontsize=10)
+        finish_axes(ax, name, grid="y", ylim=(-0.005, None))
         ax.set_xticks(layers, ["input", *(f"hidden {layer}" for layer in layers[1:])], fontsize=7)
-        ax.set_ylim(bottom=-0.005)
-        ax.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("p", rotation=0, labelpad=10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesdrop.data import DataNotFound
 from bayesdrop.errors import must
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
-from bayesdrop.experiments.row import Row
+from bayesdrop.experiments.row import Row, mean_and_error
 from bayesdrop.experiments.uci.fits import (
     METHODS,
     METRICS,
@@ -99,13 +99,11 @@ class Benchmark:
 
     def gap(self, name: str, first: str, second: str, metric: int) -> tuple[float, float]:
         """Mean over splits of one label's score less another's, and its standard error (0 for one split)."""
-        values = self.scores[name, first][:, metric] - self.scores[name, second][:, metric]
-        return float(values.mean()), _error(values)
+        return _gap(self.scores[name, first][:, metric], self.scores[name, second][:, metric])
 
     def averaging_gap(self, name: str, label: str) -> tuple[float, float]:
         """RMSE of the mean weights less that of the mean over draws, and its standard error."""
-        values = self.averaged[name, label] - self.scores[name, label][:, 0]
-        return float(values.mean()), _error(values)
+        return _gap(self.averaged[name, label], self.scores[name, label][:, 0])
 
     def provenance(self) -> list[str]:
         """A sentence for every earlier run whose fits are here."""
@@ -131,8 +129,7 @@ class Benchmark:
 
     def error(self, name: str, label: str, metric: int) -> float | None:
         """Standard error of that mean; None for one split."""
-        values = self.scores[name, label][:, metric]
-        return None if len(values) < 2 else float(values.std(ddof=1) / math.sqrt(len(values)))
+        return mean_and_error(self.scores[name, label][:, metric])[1]
 
     def arrays(self) -> dict[str, Any]:
         """What a picture needs."""
@@ -153,8 +150,9 @@ class Benchmark:
         }
 
 
-def _error(values: NDArray[np.float64]) -> float:
-    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
+def _gap(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> tuple[float, float]:
+    mean, error = mean_and_error(ours - theirs)
+    return mean, error or 0.0
 
 
 def _shared(cache: PieceCache) -> PieceCache:
@@ -227,7 +225,7 @@ def run_benchmark(
     return found
 
 
-def score_rows(found: Benchmark, columns: Mapping[str, str], others: Sequence[str]) -> list[Row]:
+def score_rows(found: Benchmark, columns: Mapping[str, str], others: Sequence[str]) -> Iterator[Row]:
     """Rows "paper / ours" of every set, method and metric.
 
     Args:
@@ -235,7 +233,6 @@ def score_rows(found: Benchmark, columns: Mapping[str, str], others: Sequence[st
         columns: for a label of ours, the printed column that it is to be compared with.
         others: printed columns that stand in the note of the methods without one.
     """
-    rows = []
     for name in (*found.present, *found.absent):
         for label in found.labels or columns:
             if (name, label) not in found.scores and label in found.labels and label not in found.full_labels:
@@ -250,8 +247,7 @@ def score_rows(found: Benchmark, columns: Mapping[str, str], others: Sequence[st
                 ours = found.mean(name, label, metric) if (name, label) in found.scores else None
                 error = found.error(name, label, metric) if ours is not None else None
                 note = note if ours is not None else "data not at hand"
-                rows.append(Row(f"{name}, {label}", title, paper, ours, error, note))
-    return rows
+                yield Row(f"{name}, {label}", title, paper, ours, error, note)
 
 
 def second_rows(
@@ -282,7 +278,7 @@ def second_rows(
     ]
 
 
-def median_rows(found: Benchmark, label: str, paper: Mapping[tuple[str, int], str]) -> list[Row]:
+def median_rows(found: Benchmark, label: str, paper: Mapping[tuple[str, int], str]) -> Iterator[Row]:
     """Rows of medians over splits; the quartiles are in the note.
 
     Args:
@@ -290,7 +286,6 @@ def median_rows(found: Benchmark, label: str, paper: Mapping[tuple[str, int], st
         label: of a method.
         paper: printed medians, by set and metric.
     """
-    rows = []
     for name in found.present:
         if (name, label) not in found.scores:
             continue
@@ -298,8 +293,7 @@ def median_rows(found: Benchmark, label: str, paper: Mapping[tuple[str, int], st
             low, middle, high = np.quantile(found.scores[name, label][:, metric], [0.25, 0.5, 0.75])
             note = f"quartiles [{low:.4g}, {high:.4g}]"
             title = f"median {METRICS[metric]}"
-            rows.append(Row(f"{name}, {label}", title, paper.get((name, metric)), float(middle), None, note))
-    return rows
+            yield Row(f"{name}, {label}", title, paper.get((name, metric)), float(middle), None, note)
 
 
 def ranks(
