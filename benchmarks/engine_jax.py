@@ -218,8 +218,8 @@ def _report(found: dict[str, Any]) -> Iterator[str]:
     compiling = [min(case["compile_seconds"].values()) for case in cases]
     yield (
         f"Milliseconds of CPU for all T draws, their mean and their variance; torch {found['torch']}, "
-        f"JAX {found['jax']}, one thread. JAX's functions were compiled before: one took "
-        f"{min(compiling):.1f} to {max(compiling):.1f} seconds, anew for each shape of the input and each T."
+        f"JAX {found['jax']}, one thread. JAX's functions were compiled before: compiling "
+        f"one took {min(compiling):.1f} to {max(compiling):.1f} seconds, anew for each input shape and T."
     )
 
 
