@@ -210,7 +210,7 @@ def _report(found: dict[str, Any]) -> Iterator[str]:
     yield "|---|---|---|---|" + "---|" * (len(WAYS) + 1)
     for case in cases:
         spent = case["milliseconds"]
-        cells = [f"{spent[way]:.3g}" for way in ("eval", "bayesdrop", *WAYS)]
+        cells = [_number(spent[way]) for way in ("eval", "bayesdrop", *WAYS)]
         yield f"| {case['title']} | {case['num_draws']} | {' | '.join(cells)} | **{advantage(case):.2f}** |"
     middle = math.exp(sum(math.log(advantage(case)) for case in cases) / len(cases))
     yield f"| geometric mean | | | | {'| ' * len(WAYS)}| **{middle:.2f}** |"
@@ -221,6 +221,10 @@ def _report(found: dict[str, Any]) -> Iterator[str]:
         f"JAX {found['jax']}, one thread. JAX's functions were compiled before: compiling "
         f"one took {min(compiling):.1f} to {max(compiling):.1f} seconds, anew for each input shape and T."
     )
+
+
+def _number(milliseconds: float) -> str:
+    return f"{milliseconds:.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
 
 
 def rewritten(page: str, table: str) -> str:
