@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 PEERS := .venv-peers
+JAX := .venv-jax
 # Data sets that the tests use where they are at hand (see the README).
 BAYESDROP_DATA ?= $(wildcard ../shared/data)
 export BAYESDROP_DATA
@@ -52,8 +53,14 @@ $(PEERS)/.ready: benchmarks/peers-requirements.txt benchmarks/peers-constraints.
 		-r benchmarks/peers-requirements.txt
 	@touch $@
 
-bench: $(READY) $(PEERS)/.ready
+$(JAX)/.ready: benchmarks/jax-requirements.txt
+	$(PYTHON) -m venv $(JAX)
+	$(JAX)/bin/python -m pip install --quiet --no-deps -r benchmarks/jax-requirements.txt
+	@touch $@
+
+bench: $(READY) $(PEERS)/.ready $(JAX)/.ready
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/engine_jax.py
 	$(BIN)/python benchmarks/moments.py
 	$(BIN)/python benchmarks/images.py
 	PYTHONPATH=src $(PEERS)/bin/python benchmarks/training.py
@@ -69,4 +76,4 @@ docs: $(DOCS_READY)
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) $(PEERS) docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) $(JAX) docs/_build .mypy_cache .ruff_cache .pytest_cache

@@ -114,3 +114,51 @@ def test_the_page_of_images_shows_what_the_last_run_found(images: Any) -> None:
     page = images.PAGE.read_text()
     assert not found["quick"]
     assert images.rewritten(page, images.report(found)) == page
+
+
+@pytest.fixture
+def engine_jax(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    yield import_module("engine_jax")
+    for name in ("engine_jax", "networks"):
+        sys.modules.pop(name, None)
+
+
+def test_the_table_of_jax_shows_what_the_last_run_found(engine_jax: Any) -> None:
+    found = json.loads(engine_jax.RESULTS.read_text())
+    page = engine_jax.PAGE.read_text()
+    assert not found["quick"]
+    assert set(found["cases"]) == set(engine_jax.CASES)
+    assert engine_jax.rewritten(page, engine_jax.report(found)) == page
+    assert all(case["standard_errors"] <= 5 for case in found["cases"].values())
+
+
+def test_the_weights_that_jax_gets_are_the_networks(engine_jax: Any) -> None:
+    """A residual network again, from the folded kernels alone."""
+    net, x = engine_jax.made(engine_jax.CASES["residual-blocks"])
+    for part in net.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            for values in (part.running_mean, part.running_var, part.weight, part.bias):
+                torch.nn.init.uniform_(values, 0.5, 1.5)
+    weights = {name: torch.from_numpy(values) for name, values in engine_jax.residual_weights(net).items()}
+    conv, relu = torch.nn.functional.conv2d, torch.relu
+    h = conv(x[:2], weights["stem"], weights["stem_bias"], padding=1)
+    for block in range(4):
+        first = relu(conv(h, weights[f"k{block}0"], weights[f"s{block}0"], padding=1))
+        h = relu(h + conv(first, weights[f"k{block}1"], weights[f"s{block}1"], padding=1))
+    torch.testing.assert_close(
+        h.mean((2, 3)) @ weights["w"].T + weights["b"], net(x[:2]), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_every_network_has_a_form_in_jax(engine_jax: Any) -> None:
+    for name, case in engine_jax.CASES.items():
+        kind, p, arrays = engine_jax.exported(name)
+        assert 0 < p < 1
+        assert arrays["x"].shape == case.shape
+        assert f'"{kind}": ' in (ROOT / "benchmarks" / "peers_jax.py").read_text()
+
+
+def test_without_its_environment_jax_is_refused(engine_jax: Any, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="`make bench` makes an environment for JAX"):
+        engine_jax.main(["--quick", "--python", str(tmp_path / "python")])

@@ -82,6 +82,13 @@ def test_quantile_intervals_may_shrink_but_not_turn_inside_out() -> None:
     narrow, _ = standard(3, 0, noise=0.01)
     lower, upper = fitted.intervals(narrow)
     torch.testing.assert_close(lower, upper)
+    # As narrow as the threshold takes away, and a little less and more: |c| = half the model's interval.
+    edge = -fitted.threshold.item() / stats.norm.ppf(0.9)
+    for factor in (0.97, 0.999, 1.001, 1.03):
+        near, _ = standard(3, 0, noise=factor * edge)
+        lower, upper = fitted.intervals(near)
+        width = 2 * max(0.0, (factor - 1) * -fitted.threshold.item())
+        torch.testing.assert_close(upper - lower, torch.full_like(lower, width), rtol=1e-3, atol=1e-4)
 
 
 def test_each_output_has_its_own_coverage_or_all_have_one() -> None:

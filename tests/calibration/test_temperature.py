@@ -14,6 +14,7 @@ from torch import Tensor
 import bayesdrop as bd
 from bayesdrop import metrics
 from bayesdrop.calibration import TemperatureScaling
+from bayesdrop.calibration.temperature import _minimum
 
 OVER = ["draws", "mean"]
 
@@ -62,6 +63,16 @@ def test_the_temperature_found_is_the_best(over: Any) -> None:
         other = TemperatureScaling(over)
         other.put({"temperature": factor * scaling.temperature})
         assert float(metrics.mean_log_likelihood(other.apply(prediction), labels)) < least
+
+
+@pytest.mark.parametrize("deepest", [-2.1, -1.4, 0.2, 1.3, 2.4])
+def test_the_deeper_of_two_valleys_is_found(deepest: float) -> None:
+    """The likelihood of a mixture of draws may have several: a grid comes before the section."""
+
+    def valleys(x: float) -> float:
+        return min((x - deepest) ** 2 - 0.5, (x - 3) ** 2, (x + 3) ** 2)
+
+    assert _minimum(valleys, -3.0, 3.0) == pytest.approx(deepest, abs=1e-5)
 
 
 @pytest.mark.parametrize("over", OVER)

@@ -326,6 +326,51 @@ def test_common_networks_are_not_run_whole(model: nn.Module, x: Tensor, way: str
     assert str(predict(model, x, num_draws=20).plan).startswith(way)
 
 
+def convolutions(channels: int) -> nn.Module:
+    """Not a chain of linear maps: run from a record, draw by draw or several at a time."""
+    return nn.Sequential(
+        nn.Dropout2d(0.2), nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(),
+        nn.Dropout2d(0.2), nn.Conv2d(channels, channels, 3, padding=1), nn.Flatten(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("channels", "side", "plan"),
+    [
+        # Arithmetic for microseconds a draw: calls from Python would cost more.
+        (4, 6, "stacked, 20 draws at a time"),
+        # As little arithmetic an element, and more elements than stay in cache together.
+        (1, 64, "stacked, 16 draws at a time"),
+        # Arithmetic for milliseconds a draw: a call costs nothing beside it.
+        (32, 24, "loop"),
+    ],
+)
+def test_small_draws_are_stacked_as_the_cache_allows_and_large_ones_are_not(
+    channels: int, side: int, plan: str
+) -> None:
+    found = predict(convolutions(channels), torch.randn(4, channels, side, side), num_draws=20).plan
+    assert str(found).startswith(plan)
+
+
+@pytest.mark.parametrize(
+    ("p", "rows", "width", "way"),
+    [
+        (0.5, 300, 400, "kept units"),
+        # Little is dropped, or there is little to drop: gathering would cost more than it saves.
+        (0.01, 300, 400, "stacked"),
+        (0.5, 1, 400, "stacked"),
+        (0.5, 300, 8, "stacked"),
+    ],
+)
+def test_units_are_left_out_where_that_saves_more_than_it_costs(
+    p: float, rows: int, width: int, way: str
+) -> None:
+    net = nn.Sequential(
+        nn.Dropout(p), nn.Linear(width, width), nn.ReLU(), nn.Dropout(p), nn.Linear(width, width)
+    )
+    assert str(predict(net, torch.randn(rows, width), num_draws=20).plan).startswith(way)
+
+
 def test_the_part_before_the_first_noise_runs_once() -> None:
     calls = 0
 

@@ -1,12 +1,14 @@
-"""A small experiment in a module of its own, and no download anywhere."""
+"""A small experiment in a module of its own; invented data for all others, and no download anywhere."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.data.stand_ins import write_stand_ins
 
 from bayesdrop.experiments import registry
 
@@ -61,10 +63,26 @@ def draw(outcome):
 '''
 
 
+REAL = os.environ.get("BAYESDROP_DATA", "")
+
+
+@pytest.fixture(scope="session")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder of invented files in the formats of the real ones."""
+    return write_stand_ins(tmp_path_factory.mktemp("stand_ins"))
+
+
 @pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stand_ins: Path) -> None:
+    monkeypatch.setenv("BAYESDROP_DATA", str(stand_ins))
     monkeypatch.setenv("BAYESDROP_OFFLINE", "1")
     monkeypatch.setenv("BAYESDROP_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def real_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real data folder instead of the invented one, for what only real data show."""
+    monkeypatch.setenv("BAYESDROP_DATA", REAL)
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_reviews_that_are_not_there_are_not_run(monkeypatch: pytest.MonkeyPatch,
     herlau2022_amazon.draw(outcome)
 
 
-def test_the_reviews_are_classified_better_with_dropout() -> None:
+def test_the_reviews_are_classified_better_with_dropout(real_data: None) -> None:
     config = herlau2022_amazon.SMOKE
     try:
         piece = herlau2022_amazon.piece(herlau2022_amazon._key(config, "kitchen", "full", 0))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy.stats import rankdata
 
-from bayesdrop.data import DataNotFound, load_uci
+from bayesdrop.data import DataNotFound
 from bayesdrop.estimators import DropoutRegressor
 from bayesdrop.experiments import Outcome, PieceCache, Record, Row, read_record, run_experiment
 from bayesdrop.experiments.gal2016_uci_table1 import Config, _plan, run
@@ -165,10 +165,6 @@ def test_the_default_row_is_the_estimators_own(csv: str) -> None:
 
 
 def test_pieces_are_all_splits_once() -> None:
-    try:
-        load_uci("boston")
-    except DataNotFound as error:
-        pytest.skip(f"real data are absent: {error}")
     for method in METHODS:
         keys = piece_keys("boston", method, 15, steps=None, num_draws=None)
         assert [split for key in keys for split in key["splits"]] == list(range(15))
@@ -195,10 +191,6 @@ def test_bad_tables_and_methods_are_refused(tmp_path: Path) -> None:
 
 def boston_record(tmp_path: Path, **options: Any) -> Record:
     """A run of boston by a method that takes no time."""
-    try:
-        load_uci("boston")
-    except DataNotFound as error:
-        pytest.skip(f"real data are absent: {error}")
     overrides = {**TINY, **options}
     return run_experiment("gal2016-uci-table1", overrides=overrides, output=tmp_path, cache=tmp_path / "runs")
 
@@ -261,10 +253,7 @@ def test_what_a_results_file_has_is_not_fitted_again(tmp_path: Path, monkeypatch
 def test_fits_by_other_settings_are_not_taken(change: dict[str, Any]) -> None:
     record = made_up_record()
     plan = _plan(Config(**{**TINY, **change}))
-    try:
-        found = KnownFits(record, _plan(Config(**record.config))).find("boston", "gal2016", plan)
-    except DataNotFound as error:
-        pytest.skip(f"real data are absent: {error}")
+    found = KnownFits(record, _plan(Config(**record.config))).find("boston", "gal2016", plan)
     assert found is None
 
 
@@ -310,8 +299,7 @@ def test_small_sets_without_the_error_of_averaged_weights_are_fitted_again(
 ) -> None:
     cache = PieceCache("gal2016-uci-table1", folder=tmp_path / "runs", earlier=made_up_record())
     outcome = run(Config(**TINY), cache=cache, progress=False)
-    if not outcome.complete:
-        pytest.skip("real data are absent: boston was not run")
+    assert outcome.complete
     assert outcome.arrays["commits"] == {}
     assert len(outcome.arrays["averaged"]["boston/gal2016"]) == 2
 
@@ -324,10 +312,7 @@ def test_both_results_files_of_the_repository_can_be_gone_on_from() -> None:
     ):
         record = read_record(results / f"{name}.json")
         known = KnownFits(record, plan(config(**record.config)))  # type: ignore[operator]
-        try:
-            found = known.find("boston", "default", plan(config()))  # type: ignore[operator]
-        except DataNotFound as error:
-            pytest.skip(f"real data are absent: {error}")
+        found = known.find("boston", "default", plan(config()))  # type: ignore[operator]
         assert found is not None
         assert found.scores["default"].shape == (20, 4)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.layers.divergence import true_kl
 from torch import Tensor, nn
 
 import bayesdrop as bd
@@ -56,7 +57,9 @@ LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     "bernoulli words": lambda: BernoulliDropout(nn.Embedding(6, 5), p=0.4),
     "bernoulli words per unit": lambda: BernoulliDropout(nn.Embedding(6, 5, padding_idx=2), p=RATES),
     "bernoulli conv3d": lambda: BernoulliDropout(nn.Conv3d(6, 4, 2), p=0.4),
+    "bernoulli bias without prior": lambda: BernoulliDropout(nn.Linear(6, 5), p=0.4, prior_on_bias=False),
     "gaussian": lambda: GaussianDropout(nn.Linear(6, 5), p=0.4),
+    "gaussian with bias": lambda: GaussianDropout(nn.Linear(6, 5), p=0.4, bias_p=0.3, scale_by_fan_in=True),
     "gaussian per unit": lambda: GaussianDropout(nn.Linear(6, 5), p=RATES),
     "gaussian conv2d": lambda: GaussianDropout(nn.Conv2d(6, 6, 3, groups=3), p=0.4),
     "gaussian transposed2d": lambda: GaussianDropout(nn.ConvTranspose2d(6, 6, 3, groups=3), p=0.4),
@@ -267,6 +270,66 @@ def test_kl_takes_another_length_scale(name: str) -> None:
     assert not torch.equal(layer.kl(0.7), layer.kl())
 
 
+def stirred(layer: StochasticLayer) -> StochasticLayer:
+    """Weights, biases, rates and widths away from where they start, and a prior that tells in the sum."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in layer.double().parameters():
+            parameter.add_(0.5 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    layer.length_scale = 0.9
+    return layer
+
+
+@every_layer
+def test_kl_is_the_divergence_of_the_posterior_that_the_layer_states(name: str) -> None:
+    layer = stirred(LAYERS[name]())
+    truth, value = true_kl(layer), layer.kl().item()
+    assert truth.agrees(value), f"kl is {value}, the posterior's {truth}"
+    assert not [factor for factor in (2, -1, 0) if truth.agrees(factor * value)], "the truth tells nothing"
+
+
+def test_kl_of_masks_that_are_not_divided_by_the_rate() -> None:
+    layer = stirred(LearnableDropout(nn.Linear(6, 5), (0.1, 0.6), scaling="raw"))
+    assert true_kl(layer).agrees(layer.kl().item())
+
+
+def test_a_wrong_kl_does_not_keep_the_contract() -> None:
+    """Typical slips, each a layer of its own."""
+
+    class NoEntropy(BernoulliDropout):
+        def kl(self, length_scale: float | None = None) -> Tensor:
+            return super().kl(length_scale) + 6 * bd.functional.bernoulli_entropy(self.p)
+
+    class NoBias(BernoulliDropout):
+        def kl(self, length_scale: float | None = None) -> Tensor:
+            return super().kl(length_scale) - self.bias_kl(length_scale)
+
+    class OtherMean(BernoulliDropout):
+        def kl(self, length_scale: float | None = None) -> Tensor:
+            l = self.prior_length_scale(length_scale)
+            return super().kl(length_scale) - 0.5 * l**2 * self.p * self.weight.square().sum()
+
+    class NoHalf(BernoulliDropout):
+        def kl(self, length_scale: float | None = None) -> Tensor:
+            return super().kl(length_scale) + self.bias_kl(length_scale)
+
+    class NoWidth(MeanFieldGaussian):
+        def kl(self, length_scale: float | None = None) -> Tensor:
+            return super().kl(length_scale) - 0.5 * 0.9**2 * (2 * self.log_std).exp().sum()
+
+    class UnitsForWeights(VariationalGaussianDropout):
+        def kl(self, length_scale: float | None = None) -> Tensor:
+            return super().kl(length_scale) * 6 / self.layer.weight.numel()
+
+    layers = [
+        *(kind(nn.Linear(6, 5), p=0.4) for kind in (NoEntropy, NoBias, OtherMean, NoHalf)),
+        NoWidth(nn.Linear(6, 5), 0.3),
+        UnitsForWeights(nn.Linear(6, 5), 0.3),
+    ]
+    unseen = [type(one).__name__ for one in map(stirred, layers) if true_kl(one).agrees(one.kl().item())]
+    assert not unseen
+
+
 @every_layer
 def test_the_state_dict_round_trips(name: str) -> None:
     layer, other = LAYERS[name]().double(), LAYERS[name]().double()
@@ -279,13 +342,13 @@ def test_the_state_dict_round_trips(name: str) -> None:
 
 
 @every_layer
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_dtype_follows_the_input(name: str, dtype: torch.dtype) -> None:
-    layer = LAYERS[name]().to(dtype)
-    x = inputs_for(layer, 3, dtype)
-    assert layer.train()(x).dtype == dtype
-    with FunctionDraw(layer):
-        assert layer(x).dtype == dtype
+def test_dtype_follows_the_input(name: str) -> None:
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        layer = LAYERS[name]().to(dtype)
+        x = inputs_for(layer, 3, dtype)
+        assert layer.train()(x).dtype == dtype
+        with FunctionDraw(layer):
+            assert layer(x).dtype == dtype
 
 
 @every_layer
@@ -334,11 +397,10 @@ def test_row_draws_are_seeded(name: str) -> None:
     assert not torch.equal(outputs[0], outputs[2])
 
 
-@every_layer
-def test_the_layer_says_its_rate(name: str) -> None:
-    layer = LAYERS[name]()
-    assert "p=0" in repr(layer)
-    assert torch.equal(rates(layer)[""], layer.p)
+def test_every_layer_says_its_rate() -> None:
+    layers = {name: make() for name, make in LAYERS.items()}
+    assert not [name for name, layer in layers.items() if "p=0" not in repr(layer)]
+    assert not [name for name, layer in layers.items() if not torch.equal(rates(layer)[""], layer.p)]
 
 
 def test_total_kl_is_the_sum_over_layers() -> None:

@@ -132,3 +132,29 @@ def test_draws_are_shared_out_evenly_and_scored_in_passing() -> None:
     x, y = np.array([[0.3], [1.0]]), np.array([[2.0], [5.0]])
     kept = model.predict(x, num_draws=10).log_prob(torch.from_numpy(y))
     torch.testing.assert_close(model.log_prob(x, y, num_draws=10), kept)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.24, 0.37, -0.2, 1.13])
+def test_the_shift_is_found_to_the_last_step_of_the_search(offset: float) -> None:
+    """Of Gaussian errors the best shift of the log-variances has a closed form; steps end at 1 / 16."""
+    source = torch.Generator().manual_seed(0)
+    said = torch.randn(ROWS, generator=source)
+    errors = torch.randn(ROWS, generator=source) * (0.5 * said).exp()
+    errors = errors * (offset - (errors.square() * (-said).exp()).mean().log()).mul(0.5).exp()
+    found = calibrate([part(errors, said)], ROWS, tails=False, slopes=False)
+    assert abs(found.shift - offset) <= 1 / 32 + 1e-6
+
+
+def test_no_change_a_last_step_away_is_better() -> None:
+    source = torch.Generator().manual_seed(1)
+    said = torch.randn(ROWS, generator=source)
+    errors = torch.randn(ROWS, generator=source) * (0.5 * (0.62 * said + 0.31)).exp()
+    one = part(errors, said)
+    found = calibrate([one], ROWS, tails=False)
+
+    def value(shift: float, slope: float) -> float:
+        return float(one.log_prob(Calibration(shift, slope)).mean())
+
+    best = value(found.shift, found.slope)
+    for shift, slope in ((1 / 16, 0), (-1 / 16, 0), (0, 1 / 32), (0, -1 / 32)):
+        assert value(found.shift + shift, found.slope + slope) <= best
