@@ -60,7 +60,7 @@ WITHIN_ROW = {
 # Doors to scikit-learn: their classes derive from its own. Nothing imports them unasked.
 SKLEARN_DOORS = {"linear", "estimators"}
 # What a package of an extra of its own may import when it is itself imported.
-OWN_EXTRAS = {"recommend": {"scipy", "pandas"}, "control": {"gymnasium"}}
+OWN_EXTRAS = {"recommend": {"scipy", "pandas"}, "control": {"gymnasium"}, "cli": {"typer"}}
 HEAVY = {"matplotlib", "scipy", "sklearn", "pandas", "statsmodels", "optuna", "gymnasium", "typer", "rich"}
 
 

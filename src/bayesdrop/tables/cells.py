@@ -1,4 +1,4 @@
-"""From the cells of a column, text or typed, to numbers, truth values and labels."""
+"""Cells of a table: coming in as numbers, truth values and labels, going out as harmless texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,19 @@ from numpy.typing import NDArray
 
 from bayesdrop.errors import require
 
-__all__ = ["Array", "Flags", "as_labels", "as_numbers", "as_truths", "first_bad", "is_text", "missing_cells"]
+__all__ = [
+    "Array",
+    "Flags",
+    "as_labels",
+    "as_numbers",
+    "as_truths",
+    "first_bad",
+    "harmless_cell",
+    "is_text",
+    "missing_cells",
+    "type_of",
+    "visible",
+]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -23,6 +35,13 @@ _MISSING = frozenset({"", "na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "nu
 _TRUE = frozenset({"true", "yes", "t", "y"})
 _FALSE = frozenset({"false", "no", "f", "n"})
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+#: characters that move the cursor, colour the screen, ring, hide, or turn the direction of writing
+_ORDERS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff"
+_IN_CELLS = re.compile(f"[{_ORDERS}]")
+_IN_LINES = re.compile(f"[\t\n\r{_ORDERS}]")
+
+
+# coming in; everywhere `series` is a pandas column and `marks` are further texts that mean "missing"
 
 
 def is_text(series: Any) -> bool:
@@ -31,13 +50,17 @@ def is_text(series: Any) -> bool:
     return not (types.is_numeric_dtype(series.dtype) or types.is_bool_dtype(series.dtype))
 
 
-def missing_cells(series: Any, marks: Collection[str] = ()) -> Flags:
-    """Which cells are empty or say so: "", NA, N/A, NaN, null, None, and further marks.
+def type_of(series: Any) -> str:
+    """What a typed column holds: "truths", "times", or "other"; a CSV has no types."""
+    name = str(series.dtype).lower()
+    if name.startswith("bool"):
+        return "truths"
+    times = name.startswith(("timestamp", "date", "time", "duration")) or "datetime" in name
+    return "times" if times else "other"
 
-    Args:
-        series: a pandas column.
-        marks: texts that mean "missing" besides.
-    """
+
+def missing_cells(series: Any, marks: Collection[str] = ()) -> Flags:
+    """Which cells are empty or say so: "", NA, N/A, NaN, null, None, and further marks."""
     if is_text(series):
         return _missing_texts(_texts(series), marks)
     empty: Flags = series.isna().to_numpy(dtype=bool)
@@ -49,10 +72,6 @@ def as_numbers(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
     """The cells as numbers, NaN where they are missing, and which cells are neither.
 
     An infinite cell stays infinite and counts as one that is neither.
-
-    Args:
-        series: a pandas column.
-        marks: texts that mean "missing" besides.
     """
     if not is_text(series):
         values = _typed_numbers(series)
@@ -62,8 +81,7 @@ def as_numbers(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
     missing = _missing_texts(texts, marks)
     texts[missing] = None
     # The parser takes a NUL for the end of the text: "1\0kg" would be 1.
-    void = np.fromiter((text is not None and "\0" in text for text in texts), dtype=bool, count=len(texts))
-    texts[void] = "not a number"
+    texts[_each(texts, lambda text: text is not None and "\0" in text)] = "not a number"
     parsed = pandas.to_numeric(texts, errors="coerce")
     values = np.where(missing, np.nan, np.asarray(parsed, dtype=np.float64))
     bad: Flags = ~missing & ~np.isfinite(values)
@@ -71,16 +89,12 @@ def as_numbers(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
 
 
 def as_truths(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
-    """The cells as 1 and 0, NaN where they are missing, and which cells are neither true nor false.
-
-    Args:
-        series: a pandas column of truth values, or of texts such as true, no, F.
-        marks: texts that mean "missing" besides.
-    """
+    """The cells (true, no, F, ...) as 1 and 0, NaN where missing, and which are neither true nor false."""
     if is_text(series):
         texts = _texts(series)
         missing = _missing_texts(texts, marks)
-        true, false = _among(texts, _TRUE), _among(texts, _FALSE)
+        true = _each(texts, lambda text: text.lower() in _TRUE)
+        false = _each(texts, lambda text: text.lower() in _FALSE)
     else:
         values = _typed_numbers(series)
         missing, true, false = np.isnan(values), values == 1, values == 0
@@ -88,7 +102,7 @@ def as_truths(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
     return np.where(missing | bad, np.nan, true.astype(np.float64)), bad
 
 
-def as_labels(series: Any, marks: Collection[str] = (), *, numbers: bool = False) -> NDArray[np.object_]:
+def as_labels(series: Any, marks: Collection[str] = (), *, numbers: bool = False) -> Texts:
     """The cells as texts, None where they are missing.
 
     Args:
@@ -99,7 +113,7 @@ def as_labels(series: Any, marks: Collection[str] = (), *, numbers: bool = False
     """
     missing = missing_cells(series, marks)
     labels = _texts(series)
-    if numbers or not (is_text(series) or str(series.dtype).lower().startswith("bool")):
+    if numbers or not (is_text(series) or type_of(series) == "truths"):
         for place in np.flatnonzero(~missing):
             labels[place] = _plain(labels[place])
     labels[missing] = None
@@ -144,12 +158,38 @@ def _texts(series: Any) -> Texts:
 
 
 def _missing_texts(texts: Texts, marks: Collection[str]) -> Flags:
-    missing = _among(texts, _MISSING)
-    if marks:
-        wanted = frozenset(marks)
-        missing |= np.fromiter((text in wanted for text in texts), dtype=bool, count=len(texts))
-    return missing
+    return _each(texts, lambda text: text.lower() in _MISSING or text in marks)
 
 
-def _among(texts: Texts, words: frozenset[str]) -> Flags:
-    return np.fromiter((text.lower() in words for text in texts), dtype=bool, count=len(texts))
+def _each(texts: Texts, test: Any) -> Flags:
+    return np.fromiter(map(test, texts), dtype=bool, count=len(texts))
+
+
+# going out: what a terminal or a spreadsheet would obey is defused
+
+
+def visible(text: str) -> str:
+    r"""The text on one line, with characters that a terminal obeys written out.
+
+    >>> visible("red \x1b[31m alert")
+    'red \\x1b[31m alert'
+    """
+    return _IN_LINES.sub(_written_out, text)
+
+
+def harmless_cell(text: str) -> str:
+    r"""The text as a cell of a CSV that a spreadsheet does not run and a terminal does not obey.
+
+    A text that begins with =, +, -, @, a tab or a line end and is not a number has an apostrophe put before
+    it, as spreadsheets do themselves.
+
+    >>> harmless_cell("=1+1"), harmless_cell("-1.5"), harmless_cell("-x"), harmless_cell("a=b")
+    ("'=1+1", '-1.5', "'-x", 'a=b')
+    """
+    text = _IN_CELLS.sub(_written_out, text)
+    starts = text.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"))
+    return f"'{text}" if starts and not _NUMBER.fullmatch(text) else text
+
+
+def _written_out(match: re.Match[str]) -> str:
+    return match.group().encode("unicode_escape").decode("ascii")
