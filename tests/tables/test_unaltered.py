@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from bayesdrop.harmless import harmless_cell, visible
 from bayesdrop.tables import FitOptions, TableModel, fit_table, open_table, score_file
-from bayesdrop.tables.cells import as_labels, as_numbers, harmless_cell, missing_cells, visible
+from bayesdrop.tables.cells import as_labels, as_numbers, missing_cells
 from bayesdrop.tables.evaluate import fit_evaluation
 from bayesdrop.tables.schema import infer_column, infer_task
 

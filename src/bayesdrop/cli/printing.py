@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from bayesdrop.harmless import visible
+
 __all__ = ["plain_errors", "print_rows", "print_safely", "watched"]
 
 
@@ -20,8 +22,6 @@ def print_rows(rows: Iterable[tuple[str, str, str]]) -> None:
 
 def print_safely(line: str) -> None:
     """A line with texts of the table in it, which must not give orders to the terminal."""
-    from bayesdrop.tables.cells import visible
-
     print(visible(line), flush=True)
 
 
@@ -42,7 +42,6 @@ def plain_errors() -> Iterator[None]:
         raise SystemExit(130) from None
     except Exception as error:
         from bayesdrop.errors import Diverged
-        from bayesdrop.tables.cells import visible
 
         if not isinstance(error, ValueError | TypeError | OSError | Diverged | MemoryError):
             raise

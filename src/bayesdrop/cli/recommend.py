@@ -10,7 +10,6 @@ import typer
 
 from bayesdrop.cli.options import AsJson, Force, Seed, Separator, WrittenModel
 from bayesdrop.cli.printing import plain_errors, print_rows, print_safely, watched
-from bayesdrop.cli.recommend_report import render_recommender_report, why_chosen
 
 __all__ = ["recommend"]
 
@@ -41,6 +40,7 @@ def fit(
 ) -> None:
     """Choose between EASE, a VAE, a SIVAE and blends of them by validation users, and write the model."""
     with plain_errors():
+        from bayesdrop.cli.recommend_report import render_recommender_report
         from bayesdrop.storage import check_writable, whole_folder, write_file
 
         if output.exists() and not force:
@@ -140,6 +140,7 @@ def _choices(
 
 def _fitted(choices: Any, seed: int) -> tuple[Any, dict[str, Any]]:
     """The model, and what is to be said of it."""
+    from bayesdrop.cli.recommend_report import why_chosen
     from bayesdrop.recommend import Blend, Popularity, evaluate_lists
 
     users = int((choices.matrix.sum(1) >= 5).sum())

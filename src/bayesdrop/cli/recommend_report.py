@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bayesdrop.page import Picture, note, page, table
+
 __all__ = ["render_recommender_report", "why_chosen"]
 
 #: how to read numbers, by how their names begin
@@ -25,8 +27,6 @@ def render_recommender_report(report: Mapping[str, Any], title: str) -> str:
         report: what `report.json` holds.
         title: of the page.
     """
-    from bayesdrop.tables.page import note, page, table
-
     return page(
         title,
         [
@@ -73,8 +73,6 @@ def _number_rows(report: Mapping[str, Any]) -> list[tuple[str, str, str, str, st
 
 
 def _tried(report: Mapping[str, Any]) -> str:
-    from bayesdrop.tables.page import table
-
     rows = [
         (
             f"{row['ndcg']:.4f}",
@@ -88,8 +86,6 @@ def _tried(report: Mapping[str, Any]) -> str:
 
 
 def _tried_picture(report: Mapping[str, Any]) -> str:
-    from bayesdrop.tables.page import Picture
-
     picture = Picture("What was tried (grey: not taken)")
     rows = [(_short(row["model"]), row["ndcg"], row["weight"] > 0) for row in report["search"]]
     rows.append(("what was taken", report["ndcg"], True))
@@ -102,8 +98,6 @@ def _tried_picture(report: Mapping[str, Any]) -> str:
 
 
 def _popularity_picture(report: Mapping[str, Any]) -> str:
-    from bayesdrop.tables.page import Picture
-
     picture = Picture("Popularity")
     for name, shares in report["tenths"].items():
         picture.ax.plot(range(1, 11), [100 * share for share in shares], "o-", label=name)

@@ -1,8 +1,7 @@
-"""Cells of a table: coming in as numbers, truth values and labels, going out as harmless texts."""
+"""From the cells of a column, text or typed, to numbers, truth values and labels."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -11,20 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.errors import require
+from bayesdrop.harmless import NUMBER
 
-__all__ = [
-    "Array",
-    "Flags",
-    "as_labels",
-    "as_numbers",
-    "as_truths",
-    "first_bad",
-    "harmless_cell",
-    "is_text",
-    "missing_cells",
-    "type_of",
-    "visible",
-]
+__all__ = ["Array", "Flags", "as_labels", "as_numbers", "as_truths", "first_bad", "is_text", "missing_cells"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -34,14 +22,9 @@ Texts = NDArray[np.object_]
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "null", "none", "nil"})
 _TRUE = frozenset({"true", "yes", "t", "y"})
 _FALSE = frozenset({"false", "no", "f", "n"})
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-#: characters that move the cursor, colour the screen, ring, hide, or turn the direction of writing
-_ORDERS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff"
-_IN_CELLS = re.compile(f"[{_ORDERS}]")
-_IN_LINES = re.compile(f"[\t\n\r{_ORDERS}]")
 
 
-# coming in; everywhere `series` is a pandas column and `marks` are further texts that mean "missing"
+# everywhere `series` is a pandas column and `marks` are further texts that mean "missing"
 
 
 def is_text(series: Any) -> bool:
@@ -131,7 +114,7 @@ def first_bad(series: Any, bad: Flags) -> str:
 
 def _plain(text: str) -> str:
     """A number in the one way that it is written: "1.0" as "1"; other texts as they are."""
-    if not _NUMBER.fullmatch(text):
+    if not NUMBER.fullmatch(text):
         return text
     try:
         value = Decimal(text)
@@ -163,33 +146,3 @@ def _missing_texts(texts: Texts, marks: Collection[str]) -> Flags:
 
 def _each(texts: Texts, test: Any) -> Flags:
     return np.fromiter(map(test, texts), dtype=bool, count=len(texts))
-
-
-# going out: what a terminal or a spreadsheet would obey is defused
-
-
-def visible(text: str) -> str:
-    r"""The text on one line, with characters that a terminal obeys written out.
-
-    >>> visible("red \x1b[31m alert")
-    'red \\x1b[31m alert'
-    """
-    return _IN_LINES.sub(_written_out, text)
-
-
-def harmless_cell(text: str) -> str:
-    r"""The text as a cell of a CSV that a spreadsheet does not run and a terminal does not obey.
-
-    A text that begins with =, +, -, @, a tab or a line end and is not a number has an apostrophe put before
-    it, as spreadsheets do themselves.
-
-    >>> harmless_cell("=1+1"), harmless_cell("-1.5"), harmless_cell("-x"), harmless_cell("a=b")
-    ("'=1+1", '-1.5', "'-x", 'a=b')
-    """
-    text = _IN_CELLS.sub(_written_out, text)
-    starts = text.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"))
-    return f"'{text}" if starts and not _NUMBER.fullmatch(text) else text
-
-
-def _written_out(match: re.Match[str]) -> str:
-    return match.group().encode("unicode_escape").decode("ascii")

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from bayesdrop.metrics import RiskCoverage, reliability_curve
+from bayesdrop.page import Picture, note, page, table
 from bayesdrop.plots import (
     plot_calibration,
     plot_reliability,
@@ -21,7 +22,6 @@ from bayesdrop.plots import (
 from bayesdrop.tables.deferral import Deferral, DeferralResult, ranked
 from bayesdrop.tables.judge import Judged, measures, worst_slices
 from bayesdrop.tables.model import TableModel
-from bayesdrop.tables.page import Picture, note, page, table
 
 __all__ = ["Evaluation"]
 

@@ -11,8 +11,9 @@ from typing import Any, TextIO
 from numpy.typing import NDArray
 
 from bayesdrop.errors import require
+from bayesdrop.harmless import harmless_cell
 from bayesdrop.storage import check_writable, whole_file
-from bayesdrop.tables.cells import harmless_cell, is_text, missing_cells
+from bayesdrop.tables.cells import is_text, missing_cells
 from bayesdrop.tables.reading import PARQUET, TableFile, open_text
 
 __all__ = ["check_output", "table_writer", "write_frame"]

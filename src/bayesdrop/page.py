@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from bayesdrop.harmless import visible
 from bayesdrop.plots import figure_bytes, new_figure
-from bayesdrop.tables.cells import visible
 from bayesdrop.version import __version__
 
 __all__ = ["Picture", "note", "page", "safe", "table"]
