@@ -157,11 +157,12 @@ def evaluate(
     with plain_errors():
         from bayesdrop.storage import write_file
         from bayesdrop.tables import load_table_model, open_table
-        from bayesdrop.tables.evaluate import check_report, evaluate_table
+        from bayesdrop.tables.evaluate import evaluate_table
+        from bayesdrop.tables.writing import check_free
 
         _check_level(level)
         if report is not None:
-            check_report(report, force=force)
+            check_free(report, force=force, owner="evaluate")
         fitted = load_table_model(model)
         rule = _rule(fitted, defer_share, defer_error, defer_by)
         result = evaluate_table(fitted, open_table(data, separator=separator), level=level, rule=rule)
@@ -170,7 +171,8 @@ def evaluate(
         else:
             print_rows(result.rows())
         if report is not None:
-            write_file(check_report(report, force=force), result.report(), owner="evaluate")
+            check_free(report, force=force, owner="evaluate")
+            write_file(report, result.report(), owner="evaluate")
             print(f"Report: {report.resolve()}", file=sys.stderr if as_json else sys.stdout)
 
 

@@ -14,16 +14,7 @@ from bayesdrop.calibration import conformal_quantile
 from bayesdrop.errors import must
 from bayesdrop.tables.cells import Array, Flags
 
-__all__ = [
-    "Deferral",
-    "DeferralResult",
-    "Rule",
-    "cross_checked",
-    "find_deferral",
-    "finite_rows",
-    "outcome",
-    "ranked",
-]
+__all__ = ["Deferral", "DeferralResult", "Rule", "cross_checked", "find_deferral", "outcome", "ranked"]
 
 #: what rows are ranked by; the first is the default
 SCORES = {

@@ -89,7 +89,7 @@ class TableFile:
     def _parquet_chunks(self, rows: int) -> Iterator[Any]:
         pandas = require("pandas", extra="tables", owner="open_table")
         start = 0
-        with _told_of(self.path), _parquet_file(self.path) as file:
+        with _parquet_file(self.path) as file:
             for batch in file.iter_batches(batch_size=rows):
                 frame = _frame(batch, pandas)
                 frame.index = pandas.RangeIndex(start, start + len(frame))
@@ -119,7 +119,7 @@ def open_table(path: str | os.PathLike[str], *, separator: str | None = None) ->
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a table.")
     if lower.endswith(PARQUET):
-        with _told_of(path), _parquet_file(path) as file:
+        with _parquet_file(path) as file:
             header, num_rows = tuple(file.schema_arrow.names), int(file.metadata.num_rows)
         return TableFile(path, _checked(path, header), header, None, num_rows)
     separator = separator or _separator(path)
@@ -190,18 +190,15 @@ def _checked(path: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def _told_of(path: Path) -> Iterator[None]:
-    """What goes wrong inside of a Parquet file, as an error of ours."""
+def _parquet_file(path: Path) -> Iterator[Any]:
+    """An open Parquet file; what goes wrong inside of it is told as an error of ours."""
     arrow = require("pyarrow", extra="tables", owner="open_table")
     try:
-        yield
+        with require("pyarrow.parquet", extra="tables", owner="open_table").ParquetFile(path) as file:
+            yield file
     except arrow.ArrowException as error:
         said = " ".join(str(error).split())
         raise ValueError(f"{path} is damaged or not a Parquet file that can be read ({said}).") from error
-
-
-def _parquet_file(path: Path) -> Any:
-    return require("pyarrow.parquet", extra="tables", owner="open_table").ParquetFile(path)
 
 
 def _frame(batch: Any, pandas: Any) -> Any:

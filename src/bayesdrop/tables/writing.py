@@ -16,7 +16,7 @@ from bayesdrop.storage import check_writable, whole_file
 from bayesdrop.tables.cells import is_text, missing_cells
 from bayesdrop.tables.reading import PARQUET, TableFile, open_text
 
-__all__ = ["check_output", "table_writer", "write_frame"]
+__all__ = ["check_free", "check_output", "table_writer", "write_frame"]
 
 _ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", *PARQUET)
 Write = Callable[[Any, Sequence[NDArray[Any]]], None]
@@ -32,15 +32,26 @@ def check_output(output: Path, source: Path, *, force: bool) -> None:
     """
     if not output.name.lower().endswith(_ENDINGS):
         raise ValueError(f"the output must end in {', '.join(_ENDINGS)}; got {output}.")
-    if output.is_dir():
-        raise ValueError(f"the output {output} is a folder.")
-    if not output.absolute().parent.is_dir():
-        raise ValueError(f"there is no folder {output.absolute().parent} to write {output.name} in.")
     if output.exists() and output.samefile(source):
         raise ValueError(f"the output must be another file than the table {source}.")
-    if output.exists() and not force:
-        raise ValueError(f"{output} is there already. Choose another name, or replace it with --force.")
-    check_writable(output, owner="predict")
+    check_free(output, force=force, owner="predict")
+
+
+def check_free(path: Path, *, force: bool, owner: str) -> None:
+    """Raise unless a file may be written there; one that is there is replaced only with `force`.
+
+    Args:
+        path: where it would go.
+        force: whether a file that is there may be replaced.
+        owner: the command, for errors of the system.
+    """
+    if path.is_dir():
+        raise ValueError(f"the output {path} is a folder.")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {path.absolute().parent} to write {path.name} in.")
+    if path.exists() and not force:
+        raise ValueError(f"{path} is there already. Choose another name, or replace it with --force.")
+    check_writable(path, owner=owner)
 
 
 @contextmanager
