@@ -219,12 +219,12 @@ class Evaluation:
             target = judged.target[place]
             if judged.classes:
                 best = int(scores["probs"].argmax())
-                said = (classes[best], f"{scores['probs'][best]:.3f}", classes[int(target)])
-                said = (*said, f"{scores[self._by]:.3g}")
+                sure, score = f"{scores['probs'][best]:.3f}", f"{scores[self._by]:.3g}"
+                said = (classes[best], sure, classes[int(target)], score)
             else:
                 names = ("mean", "std", "target", "interval")
-                said = (f"{scores['mean']:.4g}", f"{scores['std']:.3g}", f"{target:.4g}")
-                said = (*said, f"{scores['lower']:.4g} to {scores['upper']:.4g}")
+                ends = f"{scores['lower']:.4g} to {scores['upper']:.4g}"
+                said = (f"{scores['mean']:.4g}", f"{scores['std']:.3g}", f"{target:.4g}", ends)
             cells = (str(frame[name].iloc[place]) for name in inputs)
             rows.append((f"{int(frame.index[place]) + 1:,}", *said, *cells))
         hint = f"Rows are counted from 1, below the header. {more} further columns are not shown."
