@@ -78,7 +78,7 @@ def save_figure(
 
 
 def figure_bytes(figure: Any, kind: str = "png", *, dpi: float = 150) -> bytes:
-    """What a file of the figure holds; the same figure is the same bytes, since no date is among them.
+    """What a file of the figure holds, without a date: the same figure is the same PNG or PDF.
 
     Args:
         figure: a matplotlib Figure.
