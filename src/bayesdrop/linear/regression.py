@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesdrop.errors import is_one_of, must, must_be_flag, real_number, told_by, whole_number, whole_seed
 from bayesdrop.linear.estimator import LinearDropout
 from bayesdrop.linear.posterior import LowRankCovariance, Posterior, PosteriorDraws, Predictive
-from bayesdrop.linear.problem import Problem
+from bayesdrop.linear.problem import LinearProblem
 from bayesdrop.linear.rates import check_iteration, criterion_of, drop_rates, prior_precision, row_weights
 from bayesdrop.linear.rows import Array, Rows
 from bayesdrop.linear.select import choose
@@ -93,7 +93,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, LinearDropout)
         y = y.astype(np.float64, copy=False)
         check_scale(_OWNER, "X", X)
         check_scale(_OWNER, "y", y.reshape(len(y), -1))
-        problem = Problem(
+        problem = LinearProblem(
             X,
             y[:, None] if y.ndim == 1 else y,
             weights,
