@@ -51,6 +51,8 @@ def test_numbers_of_an_argument_are_checked_in_one_place() -> None:
     for bad in (True, 1.0, "1", None, 0, 10**30, torch.tensor(1)):
         with pytest.raises(ValueError, match="f: `n` must be a positive int"):
             whole_number("f", "n", bad, at_least=1)
+    with pytest.raises(ValueError, match=r"f: `n` must be 2 for 'arm'; got 3\."):
+        whole_number("f", "n", 3, at_least=2, at_most=2, want="2 for 'arm'")
     assert real_number("f", "x", torch.tensor(0.5), "in (0, 1)", above=0, below=1) == 0.5
     for bad in (True, 1j, "0.5", None, math.nan, math.inf, 1.0, 0, 10**400, [0.5], torch.ones(2)):
         with pytest.raises(ValueError, match=r"f: `x` must be in \(0, 1\)"):

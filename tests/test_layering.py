@@ -17,7 +17,8 @@ ROWS = [
     "execute",
     "objectives predict storage",
     "acquire attacks audit calibration data envs fit metrics models plots stacked vae",
-    "cascade control estimators recommend",
+    "cascade control estimators page",
+    "recommend",
     "demo experiments public tables",
     "cli",
     "__main__",
@@ -36,6 +37,7 @@ DOORS = {
     "estimators": {"sklearn", "scipy"},
     "recommend": {"scipy", "pandas"},
     "control": {"gymnasium"},
+    "cli": {"typer"},
 }
 
 SOURCE = Path(__file__).parents[1] / "src"

@@ -114,9 +114,12 @@ def whole_number(
     *,
     at_least: int | None = None,
     at_most: int | None = None,
+    want: str = "",
     hint: str = "",
 ) -> int:
     """The value as an int; raise unless it is one, and within its bounds. True is none; NumPy's integers are.
+
+    What it must be is told from the bounds, unless `want` says it.
 
     >>> whole_number("predict", "num_draws", 100, at_least=1)
     100
@@ -125,7 +128,9 @@ def whole_number(
     high = _LARGEST_INT if at_most is None else at_most
     if _is_whole(value) and low <= value <= high:
         return int(value)
-    if at_least is not None and at_most is not None:
+    if want:
+        pass
+    elif at_least is not None and at_most is not None:
         want = f"an int from {at_least} to {at_most}"
     elif at_least is not None:
         want = "a positive int" if at_least == 1 else f"an int of at least {at_least}"

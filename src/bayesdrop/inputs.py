@@ -23,6 +23,7 @@ __all__ = [
     "as_tensors",
     "batch_rows",
     "call",
+    "each_part",
     "is_batch",
     "iterate_rows",
     "mapped",
@@ -75,11 +76,17 @@ def take_rows(x: Inputs, rows: slice | Tensor) -> Inputs:
     def take(part: Any) -> Any:
         return part[rows] if isinstance(part, Tensor) and part.dim() > 0 else part
 
+    return each_part(take, x) if isinstance(x, Mapping | tuple | list) else x[rows]
+
+
+def each_part(function: Callable[[Any], Any], x: Inputs) -> Inputs:
+    """A function of the tensor, or of every part of the tuple or mapping that a model is called with."""
     if isinstance(x, Mapping):
-        return {name: take(part) for name, part in x.items()}
+        return {name: function(part) for name, part in x.items()}
     if isinstance(x, tuple | list):
-        return tuple(take(part) for part in x)
-    return x[rows]
+        return tuple(function(part) for part in x)
+    value: Tensor = function(x)
+    return value
 
 
 def iterate_rows(x: Inputs, batch_size: int | None) -> Iterator[Inputs]:
@@ -97,11 +104,7 @@ def to_device(x: Inputs, device: torch.device) -> Inputs:
     def move(part: Any) -> Any:
         return part.to(device) if isinstance(part, Tensor) else part
 
-    if isinstance(x, Mapping):
-        return {name: move(part) for name, part in x.items()}
-    if isinstance(x, tuple | list):
-        return tuple(move(part) for part in x)
-    return x.to(device)
+    return each_part(move, x) if isinstance(x, Mapping | tuple | list) else x.to(device)
 
 
 def batch_rows(arguments: Any) -> int | None:

@@ -623,7 +623,7 @@ def _metrics() -> Iterator[Call]:
         if name == "class_calibration_error":
             kinds["weighted"] = flag
         yield Call(name, getattr(m, name), lambda: {"prediction": _answers(), "y": torch.zeros(6, 2)}, kinds)
-    for name in ("rmse", "crps", "mean_log_likelihood", "joint_log_likelihood"):
+    for name in ("rmse", "mean_absolute_error", "r2", "crps", "mean_log_likelihood", "joint_log_likelihood"):
         yield Call(
             f"{name}|Gaussian|Prediction.log_prob",
             getattr(m, name),
@@ -636,8 +636,21 @@ def _metrics() -> Iterator[Call]:
             f"{name}|Prediction.interval",
             getattr(m, name),
             lambda good=good: dict(good),
-            dict.fromkeys(good, anything) | {"prediction": prediction, "level": inner_rate},
+            dict.fromkeys(good, anything)
+            | {"prediction": prediction, "level": inner_rate, "interval": lambda v: v is None},
         )
+    yield Call(
+        "CalibrationCurve.from_ranks",
+        m.CalibrationCurve.from_ranks,
+        lambda: {"rank": torch.rand(6)},
+        {"rank": anything, "levels": anything},
+    )
+    yield Call(
+        "RiskCoverage.from_losses",
+        m.RiskCoverage.from_losses,
+        lambda: {"score": torch.rand(6), "loss": torch.rand(6)},
+        {"score": anything, "loss": anything},
+    )
     scores = ("entropy", "expected_entropy", "mutual_information", "variation_ratio", "max_prob", None)
     for name in ("risk_coverage", "area_under_risk_coverage"):
         yield Call(

@@ -61,6 +61,24 @@ def test_everything_is_in_the_units_of_the_target(fitted: DropoutRegressor) -> N
     assert float(expected.mean()) > -math.log(y.std() * math.sqrt(2 * math.pi * math.e))
 
 
+def test_rows_at_a_time_are_those_of_the_whole(
+    fitted: DropoutRegressor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, _ = waves(23, seed=5)
+    monkeypatch.setattr("bayesdrop.estimators.base._ROWS_AT_A_TIME", 10 * 3 * fitted.mixture_.num_draws)
+    parts = list(fitted.predictions(x))
+    assert [len(part) for part in parts] == [10, 10, 3]
+    whole = fitted.predict_dist(x)
+    torch.testing.assert_close(torch.cat([part.mean for part in parts]), whole.mean, rtol=1e-6, atol=0)
+    torch.testing.assert_close(torch.cat([part.std for part in parts]), whole.std, rtol=1e-5, atol=0)
+
+
+def test_options_of_the_noise_are_those_of_numbers_alone() -> None:
+    shared, more = set(DropoutClassifier().get_params()), set(DropoutRegressor().get_params())
+    assert more - shared == {"noise", "noise_std"}
+    assert shared < more
+
+
 def test_a_shift_and_a_scale_of_the_target_pass_through() -> None:
     x, y = waves(100)
     first = DropoutRegressor(**SMALL).fit(x, y)

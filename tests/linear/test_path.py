@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from bayesdrop.linear import BayesianDropoutRegression, dropout_path
-from bayesdrop.linear.problem import Problem
+from bayesdrop.linear.problem import LinearProblem
 from bayesdrop.linear.rows import Rows
 
 RATES, PRIORS = [0.0, 0.3, 0.8], [0.01, 1.0, 30.0]
@@ -143,7 +143,7 @@ def test_the_choice_is_at_least_as_good_as_a_fine_grid(shape: tuple[int, int], c
         "marginal": path.log_marginal,
         "cv": -np.array(path.leave_one_out_error),
     }
-    problem = Problem(X, y[:, None], None, intercept=True)
+    problem = LinearProblem(X, y[:, None], None, intercept=True)
     score = problem.score(model.posterior_, criterion)
     # A local search from one cell may miss another hollow, but not by much.
     assert score >= table[criterion].max() - 0.02 * np.ptp(table[criterion])

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from bayesdrop import Gaussian, HeteroscedasticGaussian, Likelihood, Prediction
-from bayesdrop.metrics import calibration_curve, regression_calibration_error
+from bayesdrop.metrics import CalibrationCurve, calibration_curve, regression_calibration_error
 
 LEVELS = (0.1, 0.25, 0.5, 0.9)
 
@@ -68,3 +68,20 @@ def test_levels_are_numbers_in_0_to_1(levels: tuple[float, ...]) -> None:
         calibration_curve(prediction, torch.zeros(3, 1), levels=levels)
     with pytest.raises(ValueError, match="regression_calibration_error: `levels` must be"):
         regression_calibration_error(prediction, torch.zeros(3, 1), levels=levels)
+
+
+def test_the_curve_of_ranks_is_the_curve_of_the_prediction_in_parts() -> None:
+    generator = torch.Generator().manual_seed(5)
+    draws = torch.randn(7, 50, 1, generator=generator, dtype=torch.double)
+    y = torch.randn(50, 1, generator=generator, dtype=torch.double)
+    whole = calibration_curve(Prediction.from_draws(draws, Gaussian(0.5)), y)
+    parts = [
+        Prediction.from_draws(draws[:, rows], Gaussian(0.5)).cdf(y[rows])
+        for rows in (slice(20), slice(20, 50))
+    ]
+    curve = CalibrationCurve.from_ranks(torch.cat(parts))
+    assert torch.equal(curve.observed, whole.observed)
+    expected = (whole.observed - whole.nominal).square().mean().sqrt()
+    assert float(curve.rms_error()) == pytest.approx(float(expected), rel=1e-12)
+    with pytest.raises(ValueError, match="`rank` must be at least one value"):
+        CalibrationCurve.from_ranks(torch.empty(0))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from scipy import optimize, stats
-from sklearn.metrics import root_mean_squared_error
+from sklearn.metrics import mean_absolute_error as sklearn_mae
+from sklearn.metrics import r2_score, root_mean_squared_error
 
 from bayesdrop import Gaussian, HeteroscedasticGaussian, Prediction
-from bayesdrop.metrics import interval_coverage, interval_width, rmse
+from bayesdrop.metrics import interval_coverage, interval_width, mean_absolute_error, r2, rmse
 
 
 def _case(seed: int = 0, rows: int = 60, outputs: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
@@ -22,6 +23,25 @@ def test_rmse_is_the_square_root_of_the_mean_over_rows_and_outputs() -> None:
     prediction = Prediction.from_draws(draws, Gaussian(0.3))
     expected = root_mean_squared_error(y.flatten().numpy(), draws.mean(0).flatten().numpy())
     torch.testing.assert_close(float(rmse(prediction, y)), float(expected), rtol=1e-12, atol=0)
+
+
+def test_absolute_error_and_r2_are_those_of_sklearn() -> None:
+    draws, y = _case()
+    prediction = Prediction.from_draws(draws)
+    mean = draws.mean(0).numpy()
+    assert float(mean_absolute_error(prediction, y)) == pytest.approx(sklearn_mae(y.numpy(), mean), rel=1e-12)
+    assert float(r2(prediction, y)) == pytest.approx(r2_score(y.numpy(), mean), rel=1e-12)
+    assert r2(prediction, torch.ones_like(y)).isnan()
+
+
+def test_intervals_of_others_are_counted_as_they_are() -> None:
+    prediction = Prediction.from_draws(torch.zeros(2, 4, 1))
+    y = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
+    ends = (torch.full((4, 1), -1.0), torch.tensor([[0.5], [0.5], [2.5], [2.5]]))
+    assert float(interval_coverage(prediction, y, interval=ends)) == 0.5
+    assert float(interval_width(prediction, interval=ends)) == 2.5
+    with pytest.raises(ValueError, match=r"interval_width: `interval` must be a pair of tensors .*\(4, 1\)"):
+        interval_width(prediction, interval=(ends[0][:2], ends[1]))
 
 
 def test_rmse_does_not_broadcast_one_output_against_rows() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bayesdrop import Categorical, Gaussian, Prediction
 from bayesdrop.metrics import (
+    RiskCoverage,
     accuracy,
     area_under_risk_coverage,
     mean_log_likelihood,
@@ -160,3 +161,15 @@ def test_risk_coverage_says_what_it_needs(classes: bool, options: dict[str, obje
         risk_coverage(prediction, y, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=f"area_under_risk_coverage: {message}"):
         area_under_risk_coverage(prediction, y, **options)  # type: ignore[arg-type]
+
+
+def test_the_curve_of_scores_and_losses_is_that_of_the_prediction() -> None:
+    prediction, y = _ranked([1, 2, 2, 3], [0.0, 1.0, 2.0, 3.0])
+    whole = risk_coverage(prediction, y)
+    loss = (prediction.mean - y).square()[:, 0]
+    curve = RiskCoverage.from_losses(prediction.std[:, 0], loss)
+    torch.testing.assert_close(curve.risk, whole.risk.double())
+    with pytest.raises(ValueError, match="`loss` must be"):
+        RiskCoverage.from_losses(torch.ones(3), torch.ones(4))
+    with pytest.raises(ValueError, match="`score` must be numbers; got '1 NaN'"):
+        RiskCoverage.from_losses(torch.tensor([1.0, torch.nan]), torch.ones(2))

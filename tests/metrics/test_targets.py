@@ -13,7 +13,8 @@ from bayesdrop import Categorical, Gaussian, Prediction, metrics
 Metric = Callable[[Prediction, torch.Tensor], object]
 
 LIKELIHOODS = ["mean_log_likelihood", "joint_log_likelihood"]
-NUMBERS = ["rmse", "crps", "interval_coverage", "calibration_curve", "regression_calibration_error"]
+NUMBERS = ["rmse", "mean_absolute_error", "r2", "crps", "interval_coverage", "calibration_curve"]
+NUMBERS += ["regression_calibration_error"]
 LABELS = [
     "accuracy",
     "brier",

@@ -13,7 +13,15 @@ from torch import Tensor
 
 from bayesdrop import Gaussian, HeteroscedasticGaussian, Prediction
 from bayesdrop.errors import MissingExtra
-from bayesdrop.plots import check_picture_path, new_figure, plot_bands, plot_draws, plot_points, save_figure
+from bayesdrop.plots import (
+    check_picture_path,
+    figure_bytes,
+    new_figure,
+    plot_bands,
+    plot_draws,
+    plot_points,
+    save_figure,
+)
 
 X = torch.linspace(-1, 1, 7)
 
@@ -132,6 +140,8 @@ def test_a_figure_is_written_in_the_format_of_its_name(name: str, magic: bytes, 
     figure = new_figure(2, 2)
     plot_points(figure.subplots(), X, X)
     path = save_figure(figure, tmp_path / name)
+    # The ids of an SVG are made anew each time.
+    assert name == "a.SVG" or path.read_bytes() == figure_bytes(figure, name[-3:])
     assert path.read_bytes().startswith(magic)
     assert list(tmp_path.iterdir()) == [path]
 
@@ -201,3 +211,8 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtra, match=r"\.\[plot\]"):
         new_figure(2, 2)
+
+
+def test_the_bytes_of_a_figure_are_of_a_known_kind() -> None:
+    with pytest.raises(ValueError, match="figure_bytes: `kind` must be one of png, pdf, svg; got 'gif'"):
+        figure_bytes(new_figure(2, 2), "gif")

@@ -108,3 +108,13 @@ def test_bad_arguments_are_named_and_leave_the_axes_empty(name: str) -> None:
     with pytest.raises(kind, match=message):
         call(ax)
     assert not ax.has_data()
+
+
+def test_histograms_of_counts_may_have_an_empty_set() -> None:
+    ax = axes()
+    plot_score_histograms(ax, [0.0, 0.1, 0.9], [], bins=2, counts=True, log=True, labels=("right", "wrong"))
+    heights = [patch.get_data().values.tolist() for patch in ax.patches[::2]]
+    assert heights == [[2, 1], [0, 0]]
+    assert ax.get_ylabel() == "rows"
+    with pytest.raises(ValueError, match="`inside` must be"):
+        plot_score_histograms(axes(), [], [], counts=True)

@@ -182,3 +182,16 @@ def test_bad_arguments_are_named_and_leave_the_axes_empty(name: str) -> None:
     with pytest.raises(kind, match=message):
         call(ax)
     assert not ax.has_data()
+
+
+def test_a_mean_and_a_std_are_enough_for_residuals() -> None:
+    prediction = make()
+    whole, pair = axes(), axes()
+    plot_residuals(whole, prediction, Y, label="rows")
+    plot_residuals(pair, (prediction.mean[:, 0], prediction.std[:, 0]), Y[:, 0], label="rows")
+    for name in ("rows", "1 std", "2 std"):
+        np.testing.assert_allclose(
+            series(pair, name).get_xydata(), series(whole, name).get_xydata(), rtol=1e-6
+        )
+    with pytest.raises(ValueError, match="`prediction` must be a mean and a std"):
+        plot_residuals(axes(), (prediction.mean[:, 0], -prediction.std[:, 0]), Y[:, 0])

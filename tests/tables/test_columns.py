@@ -12,8 +12,8 @@ import pytest
 
 from bayesdrop.tables import Schema, open_table
 from bayesdrop.tables.cells import as_labels, as_numbers, as_truths
-from bayesdrop.tables.infer import check_target, infer_column, infer_columns, infer_task
 from bayesdrop.tables.prepare import Preparer
+from bayesdrop.tables.schema import check_target, infer_column, infer_columns, infer_task
 
 
 def text(*cells: str, name: str = "column") -> Any:
@@ -44,7 +44,7 @@ def test_every_kind_of_column_is_told_with_a_reason() -> None:
     assert infer_column(text("", "NA")).why == "all cells are missing"
     assert infer_column(text("7", "7")).why == "it is 7 in every row"
     assert infer_column(text("x", "x")).kind == "left out"
-    assert "name rows" in infer_column(text(*(f"id{i}" for i in range(50)))).why
+    assert "names of rows" in infer_column(text(*(f"id{i}" for i in range(50)))).why
     assert infer_column(text("1", "2", "1", "2"), categorical=True).categories == ("1", "2")
     assert infer_column(pd.Series(pd.date_range("2020", periods=4), name="day")).kind == "left out"
 

@@ -10,8 +10,7 @@ import pytest
 
 from bayesdrop.tables import Column, Rule, Schema
 from bayesdrop.tables.deferral import cross_checked, find_deferral, outcome
-from bayesdrop.tables.judge import Judged, measures
-from bayesdrop.tables.slices import worst_slices
+from bayesdrop.tables.judge import Judged, measures, worst_slices
 
 
 def test_a_share_is_kept_on_new_rows() -> None:

@@ -22,9 +22,9 @@ from bayesdrop.tables import (
     save_table_model,
     score_file,
 )
-from bayesdrop.tables.deferral import find_deferral
+from bayesdrop.tables.deferral import find_deferral, ranked
 from bayesdrop.tables.evaluate import evaluate_table, fit_evaluation
-from bayesdrop.tables.outside import Reasons, ranked
+from bayesdrop.tables.prepare import Reasons
 
 TINY = {"preset": "quick", "hidden": (8,), "epochs": 10, "num_draws": 16, "search": "none", "restarts": 2}
 
@@ -96,16 +96,16 @@ def test_other_rows_are_as_they_were_without_it(model: TableModel) -> None:
 def test_a_prediction_that_is_not_finite_is_deferred(
     name: str, value: float, model: TableModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bayesdrop.tables import score
+    from bayesdrop.tables import judge
 
-    original = score.row_scores
+    original = judge.row_scores
 
     def spoilt(prediction: Any) -> Any:
         scores = original(prediction)
         scores[name] = np.where(np.arange(len(scores[name])) == 3, value, scores[name])
         return scores
 
-    monkeypatch.setattr(score, "row_scores", spoilt)
+    monkeypatch.setattr(judge, "row_scores", spoilt)
     found = predict_frame(model, stones(8, seed=2), deferral=model.deferral(Rule(share=0.0)))
     assert found["defer"].tolist() == [False] * 3 + [True] + [False] * 4
     assert found["reason"][3] == "the prediction is not finite"

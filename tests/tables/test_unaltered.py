@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from bayesdrop.harmless import harmless_cell, visible
 from bayesdrop.tables import FitOptions, TableModel, fit_table, open_table, score_file
 from bayesdrop.tables.cells import as_labels, as_numbers, missing_cells
 from bayesdrop.tables.evaluate import fit_evaluation
-from bayesdrop.tables.harmless import harmless_cell, visible
-from bayesdrop.tables.infer import infer_column, infer_task
+from bayesdrop.tables.schema import infer_column, infer_task
 
 TINY = {"preset": "quick", "hidden": (6,), "epochs": 2, "num_draws": 8, "search": "none", "restarts": 1}
 

@@ -117,11 +117,10 @@ class ConformalClassifier(Calibrator):
         never_empty: bool = False,
     ) -> None:
         owner = "ConformalClassifier"
-        check_level(owner, level)
+        self.level = check_level(owner, level)
         if not is_one_of(score, get_args(Score)):
             raise ValueError(must(owner, "score", f"one of {', '.join(get_args(Score))}", score))
         must_be_flag(owner, randomized=randomized, per_class=per_class, never_empty=never_empty)
-        self.level = float(level)
         self.score: Score = score
         self.randomized = randomized
         self.penalty = real_number(owner, "penalty", penalty, "a number of at least 0", at_least=0)

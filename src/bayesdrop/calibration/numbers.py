@@ -51,11 +51,10 @@ class ConformalRegressor(Calibrator):
 
     def __init__(self, level: float = 0.9, *, score: Score = "scaled", joint: bool = False) -> None:
         owner = "ConformalRegressor"
-        check_level(owner, level)
+        self.level = check_level(owner, level)
         if not is_one_of(score, get_args(Score)):
             raise ValueError(must(owner, "score", f"one of {', '.join(get_args(Score))}", score))
         must_be_flag(owner, joint=joint)
-        self.level = float(level)
         self.score: Score = score
         self.joint = joint
         self._threshold: Tensor | None = None

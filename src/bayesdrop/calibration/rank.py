@@ -9,7 +9,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_tensor, whole_number
+from bayesdrop.errors import must, must_be_tensor, real_number, whole_number
 
 __all__ = ["CoverageLaw", "conformal_quantile", "coverage_law"]
 
@@ -55,7 +55,7 @@ def coverage_law(num_calibration: int, level: float) -> CoverageLaw:
     >>> coverage_law(99, 0.9)
     CoverageLaw(a=90, b=10)
     """
-    check_level("coverage_law", level)
+    level = check_level("coverage_law", level)
     num_calibration = whole_number("coverage_law", "num_calibration", num_calibration, at_least=1)
     rank = threshold_rank(num_calibration, level)
     if not 1 <= rank <= num_calibration:
@@ -77,7 +77,7 @@ def conformal_quantile(scores: Tensor, level: float) -> Tensor:
     Returns: (...).
     """
     must_be_tensor("conformal_quantile", "scores", scores, floating=True)
-    check_level("conformal_quantile", level)
+    level = check_level("conformal_quantile", level)
     if scores.dim() < 1 or not scores.numel():
         raise ValueError(must("conformal_quantile", "scores", "(n, ...) with n at least 1", scores))
     if bool(scores.isnan().any()):
@@ -89,7 +89,6 @@ def conformal_quantile(scores: Tensor, level: float) -> Tensor:
     return scores.kthvalue(rank, 0).values
 
 
-def check_level(owner: str, level: float) -> None:
-    """Raise unless it is a coverage between 0 and 1."""
-    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-        raise ValueError(must(owner, "level", "in (0, 1)", level))
+def check_level(owner: str, level: float) -> float:
+    """The level; raise unless it is a coverage between 0 and 1."""
+    return real_number(owner, "level", level, "in (0, 1)", above=0, below=1)

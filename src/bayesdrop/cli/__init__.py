@@ -6,12 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from bayesdrop.cli.audit import add_audit
-from bayesdrop.cli.demo import add_demo
-from bayesdrop.cli.experiments import add_experiments
-from bayesdrop.cli.recommend import add_recommend
 from bayesdrop.cli.stopping import clean_stops
-from bayesdrop.cli.tables import add_tables
 from bayesdrop.version import __version__
 
 __all__ = ["build_app", "main"]
@@ -20,6 +15,13 @@ __all__ = ["build_app", "main"]
 def build_app() -> Any:
     """The typer application. Its commands import what they need, torch too, when they run."""
     typer = _typer()
+    # Only now: each of them declares its options with typer.
+    from bayesdrop.cli.audit import audit
+    from bayesdrop.cli.demo import demo
+    from bayesdrop.cli.experiments import experiments
+    from bayesdrop.cli.recommend import recommend
+    from bayesdrop.cli.tables import evaluate, fit, predict
+
     app = typer.Typer(
         name="bayesdrop",
         help="Honest uncertainty for any PyTorch network through Bayesian dropout.",
@@ -41,17 +43,14 @@ def build_app() -> Any:
     def start(version: bool = version_option) -> None:
         """Honest uncertainty for any PyTorch network through Bayesian dropout."""
 
-    add_demo(app, typer)
-    add_audit(app, typer)
-    add_experiments(app, typer)
-    add_tables(app, typer)
-    add_recommend(app, typer)
-
-    @app.command()  # type: ignore[untyped-decorator, unused-ignore]
     def version() -> None:
         """Print the version."""
         typer.echo(__version__)
 
+    for command in (demo, audit, fit, predict, evaluate, version):
+        app.command()(command)
+    app.add_typer(experiments, name="experiments")
+    app.add_typer(recommend, name="recommend")
     return app
 
 

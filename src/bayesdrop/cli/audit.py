@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-__all__ = ["add_audit"]
+import typer
+
+__all__ = ["audit"]
 
 
-def add_audit(app: Any, typer: Any) -> None:
-    """Give the application its command `audit`."""
-    target_argument = typer.Argument(help="package.module:function; it returns a model, or (model, inputs).")
+def audit(
+    target: Annotated[
+        str, typer.Argument(help="package.module:function; it returns a model, or (model, inputs).")
+    ],
+) -> None:
+    """List what is random in a model, what is not, and why."""
+    from bayesdrop.audit import audit_target
+    from bayesdrop.errors import require
 
-    @app.command()  # type: ignore[untyped-decorator, unused-ignore]
-    def audit(target: str = target_argument) -> None:
-        """List what is random in a model, what is not, and why."""
-        from bayesdrop.audit import audit_target
-        from bayesdrop.errors import require
-
-        try:
-            report = audit_target(target, directory=Path.cwd())
-        except (ValueError, TypeError) as error:
-            raise typer.BadParameter(str(error), param_hint="TARGET") from error
-        require("rich.console", extra="cli", owner="bayesdrop audit").Console().print(report)
+    try:
+        report = audit_target(target, directory=Path.cwd())
+    except (ValueError, TypeError) as error:
+        raise typer.BadParameter(str(error), param_hint="TARGET") from error
+    require("rich.console", extra="cli", owner="bayesdrop audit").Console().print(report)

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-__all__ = ["add_demo"]
+import typer
+
+from bayesdrop.cli.options import Quiet
+
+__all__ = ["demo"]
 
 
-def add_demo(app: Any, typer: Any) -> None:
-    """Give the application its command `demo`."""
-    output_option = typer.Option(
-        Path("bayesdrop-demo.png"), "--output", "-o", help="Where the picture goes: .png, .pdf or .svg."
-    )
-    seed_option = typer.Option(0, "--seed", min=0, max=2**63 - 1, help="The same seed, the same numbers.")
-    draws_option = typer.Option(100, "--draws", min=2, help="How many functions are drawn.")
-    quiet_option = typer.Option(False, "--quiet", "-q", help="Print the picture's path and nothing else.")
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where the picture goes: .png, .pdf or .svg.")
+    ] = Path("bayesdrop-demo.png"),
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed, the same numbers.")] = 0,
+    draws: Annotated[int, typer.Option(min=2, help="How many functions are drawn.")] = 100,
+    quiet: Quiet = False,
+) -> None:
+    """Train a dropout network on the Mauna Loa CO2 record; draw and score what it knows."""
+    from bayesdrop.plots import check_picture_path
 
-    @app.command()  # type: ignore[untyped-decorator, unused-ignore]
-    def demo(
-        output: Path = output_option,
-        seed: int = seed_option,
-        draws: int = draws_option,
-        quiet: bool = quiet_option,
-    ) -> None:
-        """Train a dropout network on the Mauna Loa CO2 record; draw and score what it knows."""
-        from bayesdrop.plots import check_picture_path
-
-        try:
-            path = check_picture_path(output, owner="demo", argument="--output")
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
-        _demo(path.resolve(), seed=seed, draws=draws, quiet=quiet)
+    try:
+        path = check_picture_path(output, owner="demo", argument="--output")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    _demo(path.resolve(), seed=seed, draws=draws, quiet=quiet)
 
 
 def _demo(path: Path, *, seed: int, draws: int, quiet: bool) -> None:

@@ -5,76 +5,87 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-__all__ = ["add_experiments"]
+import typer
+
+from bayesdrop.cli.options import Processes
+
+__all__ = ["experiments"]
+
+experiments = typer.Typer(help="Published tables and figures, run again.", no_args_is_help=True)
 
 
-def add_experiments(app: Any, typer: Any) -> None:
-    """Give the application its commands `experiments list`, `run` and `table`."""
-    group = typer.Typer(help="Published tables and figures, run again.", no_args_is_help=True)
-    app.add_typer(group, name="experiments")
-    name_argument = typer.Argument(help="One of `bayesdrop experiments list`.")
-    preset_option = typer.Option("default", "--preset", help="default: the reproduction; smoke: seconds.")
-    quick_option = typer.Option(False, "--quick", help="Short for --preset quick, where there is one.")
-    set_option = typer.Option([], "--set", metavar="KEY=VALUE", help="A setting; may be given many times.")
-    fresh_option = typer.Option(False, "--fresh", help="Compute all again instead of going on.")
-    processes_option = typer.Option(1, "--processes", min=1, help="How many pieces at a time.")
-    output_option = typer.Option(Path("results"), "--output", "-o", help="The folder of JSON and picture.")
-    from_option = typer.Option(
-        None,
-        "--from",
-        metavar="FILE",
-        help="A results file: what it has of the same settings is not run again.",
-    )
-    shown_argument = typer.Argument(None, help="An experiment, or a results file's name; all if left out.")
-    results_option = typer.Option(Path("results"), "--results", "-r", help="The folder that is read.")
-    markdown_option = typer.Option(False, "--markdown", help="Print Markdown.")
+@experiments.command("list")
+def list_experiments() -> None:
+    """Name every experiment and what it is."""
+    from bayesdrop.experiments.registry import EXPERIMENTS, experiment_title
 
-    @group.command("list")  # type: ignore[untyped-decorator, unused-ignore]
-    def list_experiments() -> None:
-        """Name every experiment and what it is."""
-        _list()
+    width = max(map(len, EXPERIMENTS), default=0)
+    for name in EXPERIMENTS:
+        print(f"{name.ljust(width)}  {experiment_title(name)}")
 
-    @group.command()  # type: ignore[untyped-decorator, unused-ignore]
-    def run(
-        name: str = name_argument,
-        preset: str = preset_option,
-        quick: bool = quick_option,
-        settings: list[str] = set_option,
-        fresh: bool = fresh_option,
-        processes: int = processes_option,
-        output: Path = output_option,
-        earlier: Path | None = from_option,
-    ) -> None:
-        """Run an experiment, or go on with it; write its numbers and its picture; print its table."""
-        from bayesdrop.experiments.registry import load_experiment
-        from bayesdrop.experiments.runner import earlier_record
-        from bayesdrop.experiments.settings import with_settings
 
-        try:
-            if quick and preset != "default":
-                raise ValueError(f"--quick is --preset quick; got --preset {preset} too.")
-            preset = "quick" if quick else preset
-            overrides = _pairs(settings)
-            with_settings(load_experiment(name).config(preset), overrides)
-            if output.exists() and not output.is_dir():
-                raise ValueError(f"--output must be a folder; {output} is a file.")
-            if earlier is not None:
-                earlier_record(name, earlier)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
-        _run(name, preset, overrides, fresh, processes, output, earlier)
+@experiments.command()
+def run(
+    name: Annotated[str, typer.Argument(help="One of `bayesdrop experiments list`.")],
+    preset: Annotated[str, typer.Option(help="default: the reproduction; smoke: seconds.")] = "default",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Short for --preset quick, where there is one.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting; may be given many times."),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Compute all again instead of going on.")] = False,
+    processes: Processes = 1,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of JSON and picture.")] = Path(
+        "results"
+    ),
+    earlier: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="A results file: what it has of the same settings is not run again.",
+        ),
+    ] = None,
+) -> None:
+    """Run an experiment, or go on with it; write its numbers and its picture; print its table."""
+    from bayesdrop.experiments.registry import load_experiment
+    from bayesdrop.experiments.runner import earlier_record
+    from bayesdrop.experiments.settings import with_settings
 
-    @group.command()  # type: ignore[untyped-decorator, unused-ignore]
-    def table(
-        name: str = shown_argument, results: Path = results_option, markdown: bool = markdown_option
-    ) -> None:
-        """Print "paper / ours" from results files; gaps show as "not run"."""
-        try:
-            _table(name, results, markdown)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
+    try:
+        if quick and preset != "default":
+            raise ValueError(f"--quick is --preset quick; got --preset {preset} too.")
+        preset = "quick" if quick else preset
+        overrides = _pairs(settings or ())
+        with_settings(load_experiment(name).config(preset), overrides)
+        if output.exists() and not output.is_dir():
+            raise ValueError(f"--output must be a folder; {output} is a file.")
+        if earlier is not None:
+            earlier_record(name, earlier)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    _run(name, preset, overrides, fresh, processes, output, earlier)
+
+
+@experiments.command()
+def table(
+    name: Annotated[
+        str | None, typer.Argument(help="An experiment, or a results file's name; all if left out.")
+    ] = None,
+    results: Annotated[Path, typer.Option("--results", "-r", help="The folder that is read.")] = Path(
+        "results"
+    ),
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+) -> None:
+    """Print "paper / ours" from results files; gaps show as "not run"."""
+    try:
+        _table(name, results, markdown)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _pairs(settings: Sequence[str]) -> dict[str, str]:
@@ -85,14 +96,6 @@ def _pairs(settings: Sequence[str]) -> dict[str, str]:
             raise ValueError(f"--set must be KEY=VALUE; got {setting!r}.")
         pairs[name.strip()] = value.strip()
     return pairs
-
-
-def _list() -> None:
-    from bayesdrop.experiments.registry import EXPERIMENTS, experiment_title
-
-    width = max(map(len, EXPERIMENTS), default=0)
-    for name in EXPERIMENTS:
-        print(f"{name.ljust(width)}  {experiment_title(name)}")
 
 
 def _run(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bayesdrop.page import Picture, note, page, table
+
 __all__ = ["render_recommender_report", "why_chosen"]
 
 #: how to read numbers, by how their names begin
@@ -25,8 +27,6 @@ def render_recommender_report(report: Mapping[str, Any], title: str) -> str:
         report: what `report.json` holds.
         title: of the page.
     """
-    from bayesdrop.tables.page import note, page, picture, table
-
     return page(
         title,
         [
@@ -35,8 +35,8 @@ def render_recommender_report(report: Mapping[str, Any], title: str) -> str:
             note(f"{report['test_users']:,} users that nothing was fitted to or chosen by."),
             table(("", "this model", "", "most popular items", ""), _number_rows(report), numbers=(1, 3)),
             '<div class="pictures">',
-            picture("What was tried", _tried_picture(report)),
-            picture("Popularity", _popularity_picture(report)),
+            _tried_picture(report),
+            _popularity_picture(report),
             "</div>",
             "<h2>What was tried</h2>",
             note(report["why"]),
@@ -73,8 +73,6 @@ def _number_rows(report: Mapping[str, Any]) -> list[tuple[str, str, str, str, st
 
 
 def _tried(report: Mapping[str, Any]) -> str:
-    from bayesdrop.tables.page import table
-
     rows = [
         (
             f"{row['ndcg']:.4f}",
@@ -87,25 +85,21 @@ def _tried(report: Mapping[str, Any]) -> str:
     return table(("NDCG@100", "weight", "chosen by validation users", "model"), rows, numbers=(0, 1))
 
 
-def _tried_picture(report: Mapping[str, Any]) -> bytes:
-    from bayesdrop.tables.pictures import new_axes, png
-
-    figure, ax = new_axes()
+def _tried_picture(report: Mapping[str, Any]) -> str:
+    picture = Picture("What was tried (grey: not taken)")
     rows = [(_short(row["model"]), row["ndcg"], row["weight"] > 0) for row in report["search"]]
     rows.append(("what was taken", report["ndcg"], True))
     names = [f"{name} {place + 1}" for place, (name, _, _) in enumerate(rows[:-1])] + ["what was taken"]
-    ax.barh(names, [value for _, value, _ in rows], color=["C0" if used else "0.7" for *_, used in rows])
-    ax.invert_yaxis()
-    ax.set(xlabel="NDCG@100 of validation users", title="What was tried (grey: not taken)")
-    return png(figure)
+    colors = ["C0" if used else "0.7" for *_, used in rows]
+    picture.ax.barh(names, [value for _, value, _ in rows], color=colors)
+    picture.ax.invert_yaxis()
+    picture.ax.set(xlabel="NDCG@100 of validation users")
+    return picture.html()
 
 
-def _popularity_picture(report: Mapping[str, Any]) -> bytes:
-    from bayesdrop.tables.pictures import new_axes, png
-
-    figure, ax = new_axes()
+def _popularity_picture(report: Mapping[str, Any]) -> str:
+    picture = Picture("Popularity")
     for name, shares in report["tenths"].items():
-        ax.plot(range(1, 11), [100 * share for share in shares], "o-", label=name)
-    ax.set(xlabel="tenth of all items, least popular first", ylabel="share (%)", title="Popularity")
-    ax.legend(frameon=False)
-    return png(figure)
+        picture.ax.plot(range(1, 11), [100 * share for share in shares], "o-", label=name)
+    picture.ax.set(xlabel="tenth of all items, least popular first", ylabel="share (%)")
+    return picture.html()

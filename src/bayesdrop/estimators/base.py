@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -30,87 +30,42 @@ from bayesdrop.stacked.tables import fit_tables
 
 __all__ = ["DropoutEstimator"]
 
-#: options that replace a setting of every candidate where they are given
-_SETTINGS = (
-    "method",
-    "hidden",
-    "activation",
-    "p",
-    "input_p",
-    "length_scale",
-    "scale_by_fan_in",
-    "noise_std",
-    "temperature",
-    "per_unit",
-    "epochs",
-    "batch_size",
-    "lr",
-    "schedule",
-    "clip_norm",
-)
 #: numbers of draws that are held at a time
 _ROWS_AT_A_TIME = 2**22
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DropoutEstimator(BaseEstimator):
     """See `DropoutRegressor` and `DropoutClassifier`."""
 
     _owner = "DropoutEstimator"
 
-    def __init__(
-        self,
-        *,
-        preset: str = "default",
-        method: str | None = None,
-        hidden: int | Sequence[int] | None = None,
-        activation: str | None = None,
-        p: float | Sequence[float] | None = None,
-        input_p: float | None = None,
-        length_scale: float | None = None,
-        scale_by_fan_in: bool | None = None,
-        temperature: float | None = None,
-        per_unit: bool | None = None,
-        bins: int | None = None,
-        search: str = "preset",
-        grid: Mapping[str, Sequence[Any]] | None = None,
-        restarts: int | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        lr: float | None = None,
-        schedule: str | None = None,
-        clip_norm: float | None = None,
-        early_stopping: bool = False,
-        patience: int = 10,
-        num_draws: int | None = None,
-        processes: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.preset = preset
-        self.method = method
-        self.hidden = hidden
-        self.activation = activation
-        self.p = p
-        self.input_p = input_p
-        self.length_scale = length_scale
-        self.scale_by_fan_in = scale_by_fan_in
-        self.temperature = temperature
-        self.per_unit = per_unit
-        self.bins = bins
-        self.search = search
-        self.grid = grid
-        self.restarts = restarts
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.schedule = schedule
-        self.clip_norm = clip_norm
-        self.early_stopping = early_stopping
-        self.patience = patience
-        self.num_draws = num_draws
-        self.processes = processes
-        self.random_state = random_state
-        self.progress = progress
+    # The arguments of the constructor, declared once; scikit-learn reads them from its signature.
+    preset: str = "default"
+    method: str | None = None
+    hidden: int | Sequence[int] | None = None
+    activation: str | None = None
+    p: float | Sequence[float] | None = None
+    input_p: float | None = None
+    length_scale: float | None = None
+    scale_by_fan_in: bool | None = None
+    temperature: float | None = None
+    per_unit: bool | None = None
+    bins: int | None = None
+    search: str = "preset"
+    grid: Mapping[str, Sequence[Any]] | None = None
+    restarts: int | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    lr: float | None = None
+    schedule: str | None = None
+    clip_norm: float | None = None
+    early_stopping: bool = False
+    patience: int = 10
+    num_draws: int | None = None
+    processes: int = 1
+    random_state: int | np.random.RandomState | None = None
+    progress: bool = False
 
     # what is fitted
 
@@ -170,7 +125,9 @@ class DropoutEstimator(BaseEstimator):
         return None
 
     def _changed(self, candidate: Candidate) -> Candidate:
-        given = {name: getattr(self, name, None) for name in _SETTINGS}
+        # An option that is a setting too replaces it where it is given, but for noise and patience.
+        shared = {field.name for field in fields(self)} & set(Settings.__dataclass_fields__)
+        given = {name: getattr(self, name) for name in shared - {"noise", "patience"}}
         changes = {name: value for name, value in given.items() if value is not None}
         if "hidden" in changes:
             changes["hidden"] = layer_widths(self._owner, changes["hidden"])
@@ -287,9 +244,15 @@ class DropoutEstimator(BaseEstimator):
             x: Array = validate_data(self, X, reset=False, dtype=np.float64)
         return x
 
-    def _chunks(self, x: Array) -> Iterator[Prediction]:
-        """Predictions of some rows at a time, so that draws of a long table are never all held."""
-        mixture = self.mixture_
+    def predictions(self, X: Any) -> Iterator[Prediction]:
+        """`predict_dist` of some rows at a time, in order, so that draws of a long table are never all held.
+
+        A draw is a function: where the rows are cut changes nothing.
+
+        Args:
+            X: (N, K) columns.
+        """
+        x, mixture = self._checked(X), self.mixture_
         outputs = mixture.components[0].network.widths[-1] + 1
         rows = max(1, _ROWS_AT_A_TIME // (mixture.num_draws * outputs))
         for start in range(0, len(x), rows):

@@ -123,7 +123,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         Args:
             X: (N, columns) numbers.
         """
-        probs = np.concatenate([as_numbers(one.probs) for one in self._chunks(self._checked(X))])
+        probs = np.concatenate([as_numbers(one.probs) for one in self.predictions(X)])
         if self.multilabel_:
             return probs
         # Of exactly one in sum, as whoever reads them may ask.

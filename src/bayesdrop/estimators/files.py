@@ -17,7 +17,7 @@ from bayesdrop.stacked.heads import LOGITS, outputs_for
 from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.mixture import Component, Mixture
 from bayesdrop.stacked.settings import Settings
-from bayesdrop.storage import is_plain, read_tensors, write_tensors
+from bayesdrop.storage import is_count, is_plain, read_tensors, write_tensors
 
 __all__ = ["read_estimator", "write_estimator"]
 
@@ -93,7 +93,7 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
     tensors = dict(stored)  # each is taken out when it has found its place
     columns = header["columns"]
     components = [_component(place, row, tensors) for place, row in enumerate(header["components"])]
-    _check("components", bool(components) and _is_count(columns))
+    _check("components", bool(components) and is_count(columns))
     encoders = {
         bins: _encoder(bins, columns, tensors)
         for bins in sorted({component.bins for component in components})
@@ -118,7 +118,7 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
         _check("log_noise_std", (network.log_noise_std is not None) == gaussian)
         _check("log_noise_std", network.log_noise_std is None or network.log_noise_std.shape == (outputs,))
     dof, search, names = header["dof"], header["search"], header["column_names"]
-    _check("num_draws", _is_count(header["num_draws"]) and header["num_draws"] > 0)
+    _check("num_draws", is_count(header["num_draws"]) and header["num_draws"] > 0)
     _check("dof", dof is None or (isinstance(dof, int | float) and 0 < dof < math.inf))
     _check("search", isinstance(search, list) and all(isinstance(row, dict) for row in search))
     _check(
@@ -155,8 +155,8 @@ def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> C
     settings = Settings(**{**row["settings"], "p": _rate(row["settings"]["p"])})
     _check("settings", settings.as_dict() == row["settings"])
     widths = row["widths"]
-    _check("widths", all(map(_is_count, widths)) and tuple(widths[1:-1]) == settings.hidden)
-    _check("numbers", all(_is_count(row[name]) for name in ("seed", "num_data", "bins")))
+    _check("widths", all(map(is_count, widths)) and tuple(widths[1:-1]) == settings.hidden)
+    _check("numbers", all(is_count(row[name]) for name in ("seed", "num_data", "bins")))
     layers = list(pairwise(widths))
     network = Trained(
         settings=settings,
@@ -220,10 +220,6 @@ def _array(tensor: Tensor) -> Any:
 def _check(what: str, sound: bool) -> None:
     if not sound:
         raise ValueError(f"its {what} make no sense")
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
 
 
 def _rate(p: Any) -> Any:

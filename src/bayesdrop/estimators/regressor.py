@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from bayesdrop.stacked.settings import NoiseModel
 __all__ = ["DropoutRegressor"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DropoutRegressor(RegressorMixin, DropoutEstimator):
     """Regression with Bayesian dropout networks: a mean, and how far the truth may be from it.
 
@@ -73,69 +74,9 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
     """
 
     _owner = "DropoutRegressor"
-    _num_targets: int
-    _one_target: bool
 
-    def __init__(
-        self,
-        *,
-        preset: str = "default",
-        method: str | None = None,
-        hidden: int | Sequence[int] | None = None,
-        activation: str | None = None,
-        p: float | Sequence[float] | None = None,
-        input_p: float | None = None,
-        length_scale: float | None = None,
-        scale_by_fan_in: bool | None = None,
-        temperature: float | None = None,
-        per_unit: bool | None = None,
-        noise: NoiseModel | None = None,
-        noise_std: float | None = None,
-        bins: int | None = None,
-        search: str = "preset",
-        grid: Mapping[str, Sequence[Any]] | None = None,
-        restarts: int | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        lr: float | None = None,
-        schedule: str | None = None,
-        clip_norm: float | None = None,
-        early_stopping: bool = False,
-        patience: int = 10,
-        num_draws: int | None = None,
-        processes: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-        progress: bool = False,
-    ) -> None:
-        super().__init__(
-            preset=preset,
-            method=method,
-            hidden=hidden,
-            activation=activation,
-            p=p,
-            input_p=input_p,
-            length_scale=length_scale,
-            scale_by_fan_in=scale_by_fan_in,
-            temperature=temperature,
-            per_unit=per_unit,
-            bins=bins,
-            search=search,
-            grid=grid,
-            restarts=restarts,
-            epochs=epochs,
-            batch_size=batch_size,
-            lr=lr,
-            schedule=schedule,
-            clip_norm=clip_norm,
-            early_stopping=early_stopping,
-            patience=patience,
-            num_draws=num_draws,
-            processes=processes,
-            random_state=random_state,
-            progress=progress,
-        )
-        self.noise = noise
-        self.noise_std = noise_std
+    noise: NoiseModel | None = None
+    noise_std: float | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -175,7 +116,7 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             X: (N, K) numbers.
             return_std: whether to give the standard deviation, noise included.
         """
-        parts = [(one.mean, one.std) for one in self._chunks(self._checked(X))]
+        parts = [(one.mean, one.std) for one in self.predictions(X)]
         mean = np.concatenate([as_numbers(part[0]) for part in parts])
         if not return_std:
             return self._shaped(mean)
@@ -188,7 +129,7 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             X: (N, K) numbers.
             level: in (0, 1).
         """
-        ends = [one.interval(level) for one in self._chunks(self._checked(X))]
+        ends = [one.interval(level) for one in self.predictions(X)]
         lower = np.concatenate([as_numbers(low) for low, _ in ends])
         upper = np.concatenate([as_numbers(high) for _, high in ends])
         return self._shaped(lower), self._shaped(upper)
@@ -221,11 +162,11 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             )
             target = np.asarray(target, dtype=np.float64)
         if reset:
-            self._one_target = target.ndim == 1
+            self._one_target: bool = target.ndim == 1
         target = target.reshape(len(x), -1)
         if not reset and target.shape[1] != self._num_targets:
             raise ValueError(must(self._owner, "y", f"{self._num_targets} targets", target.shape[1]))
-        self._num_targets = target.shape[1]
+        self._num_targets: int = target.shape[1]
         return x, target
 
     def _check_rows(self, x: Array, y: NDArray[Any]) -> None:

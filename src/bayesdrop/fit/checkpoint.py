@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from bayesdrop.fit.history import History
 from bayesdrop.fit.settings import differences
-from bayesdrop.storage import open_tensors, write_tensors
+from bayesdrop.storage import is_count, open_tensors, write_tensors
 
 __all__ = ["Run", "read_checkpoint", "write_checkpoint"]
 
@@ -150,9 +150,9 @@ def _put_back(run: Run, tensors: dict[str, Tensor], header: dict[str, Any]) -> N
     epoch, step, stopped, best_epoch = (header[name] for name in ("epoch", "step", "stopped", "best_epoch"))
     best_loss = header["best_loss"]
     history = History.from_dict(header["history"])
-    _must_be("epoch and step", _is_count(epoch) and _is_count(step) and len(history) == epoch)
+    _must_be("epoch and step", is_count(epoch) and is_count(step) and len(history) == epoch)
     _must_be("stopped", isinstance(stopped, bool) and isinstance(header["has_best"], bool))
-    _must_be("best_epoch", best_epoch is None or _is_count(best_epoch))
+    _must_be("best_epoch", best_epoch is None or is_count(best_epoch))
     _must_be("best_loss", isinstance(best_loss, int | float))
     optimizer = _decoded(header["optimizer"], tensors)
     _check_like(optimizer["param_groups"], run.optimizer.state_dict()["param_groups"], "optimizer")
@@ -192,10 +192,6 @@ def _lay_out(optimizer: torch.optim.Optimizer) -> None:
 def _must_be(name: str, sound: bool) -> None:
     if not sound:
         raise ValueError(f"{name} make no sense")
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
 
 
 def _check_like(value: Any, known: Any, name: str) -> None:

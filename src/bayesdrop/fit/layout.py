@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.fit.data import Batch, PassedOn
-from bayesdrop.inputs import Inputs
+from bayesdrop.inputs import Inputs, each_part
 
 __all__ = ["ChannelsLast", "laid_out"]
 
@@ -31,12 +31,7 @@ def _channels_last(x: Inputs) -> Inputs:
         is_image = isinstance(part, Tensor) and part.dim() == 4
         return part.contiguous(memory_format=torch.channels_last) if is_image else part
 
-    if isinstance(x, Mapping):
-        return {name: laid(part) for name, part in x.items()}
-    if isinstance(x, tuple | list):
-        return tuple(laid(part) for part in x)
-    laid_out: Tensor = laid(x)
-    return laid_out
+    return each_part(laid, x)
 
 
 @contextmanager

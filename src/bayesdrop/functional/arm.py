@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bayesdrop.errors import is_one_of, must
+from bayesdrop.errors import is_one_of, must, whole_number
 from bayesdrop.functional.sums import padded_shape, summed_product
 from bayesdrop.noise.bits import uniform_from_bits
 
@@ -60,20 +60,16 @@ def is_antithetic(estimator: Estimator) -> bool:
 
 def check_passes(owner: str, estimator: str, num_passes: int | None) -> int:
     """How many passes the estimator makes; an error for numbers that it cannot use."""
-    want: dict[str, tuple[int, Callable[[int], bool], str]] = {
-        "disarm": (2, lambda n: n == 2, "2"),
-        "arm": (2, lambda n: n == 2, "2"),
-        "loo": (2, lambda n: n >= 2, "at least 2"),
-        "reinforce": (1, lambda n: n == 1, "1"),
-    }
-    if not is_one_of(estimator, want):
-        raise ValueError(must(owner, "estimator", f"one of {', '.join(map(repr, want))}", estimator))
-    default, allowed, words = want[estimator]
+    least = {"disarm": 2, "arm": 2, "loo": 2, "reinforce": 1}
+    if not is_one_of(estimator, least):
+        raise ValueError(must(owner, "estimator", f"one of {', '.join(map(repr, least))}", estimator))
+    fewest = least[estimator]
     if num_passes is None:
-        return default
-    if isinstance(num_passes, bool) or not isinstance(num_passes, int) or not allowed(num_passes):
-        raise ValueError(must(owner, "num_passes", f"{words} for {estimator!r}", num_passes))
-    return num_passes
+        return fewest
+    # Only "loo" takes more than it needs.
+    most, words = (None, f"at least {fewest}") if estimator == "loo" else (fewest, f"{fewest}")
+    want = f"{words} for {estimator!r}"
+    return whole_number(owner, "num_passes", num_passes, at_least=fewest, at_most=most, want=want)
 
 
 def rate_gradient(

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.stats
 from scipy.special import logit
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesdrop.errors import is_one_of, must, must_be_flag, told_by
+from bayesdrop.linear.estimator import LinearDropout
 from bayesdrop.linear.logistic import LaplacePosterior, LogisticObjective, fit_logistic
 from bayesdrop.linear.margin import all_masks, expected_sigmoid
-from bayesdrop.linear.rates import (
-    Criterion,
-    Solver,
-    check_iteration,
-    drop_rates,
-    prior_precision,
-    row_weights,
-)
+from bayesdrop.linear.rates import check_iteration, drop_rates, prior_precision, row_weights
 from bayesdrop.linear.regression import BayesianDropoutRegression
 from bayesdrop.linear.rows import Array, Rows
 from bayesdrop.scale import check_scale
@@ -31,7 +26,8 @@ __all__ = ["BayesianDropoutClassifier"]
 _OWNER = "BayesianDropoutClassifier"
 
 
-class BayesianDropoutClassifier(ClassifierMixin, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class BayesianDropoutClassifier(ClassifierMixin, LinearDropout):
     """Linear classification whose weights must do well while features are dropped.
 
         sign       regression on y = -1, 1 (`BayesianDropoutRegression`); the class is the prediction's sign
@@ -61,32 +57,8 @@ class BayesianDropoutClassifier(ClassifierMixin, BaseEstimator):
     array(['yes'], dtype='<U3')
     """
 
-    def __init__(
-        self,
-        *,
-        method: Literal["sign", "logistic"] = "sign",
-        f: float | Array | Criterion = 0.1,
-        lambda0: float | Criterion = 1e-3,
-        fit_intercept: bool = True,
-        expectation: Literal["gaussian", "enumerate"] = "gaussian",
-        solver: Solver = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-    ) -> None:
-        self.method = method
-        self.f = f
-        self.lambda0 = lambda0
-        self.fit_intercept = fit_intercept
-        self.expectation = expectation
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-
-    def __sklearn_tags__(self) -> Any:
-        """Sparse input is welcome."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    method: Literal["sign", "logistic"] = "sign"
+    expectation: Literal["gaussian", "enumerate"] = "gaussian"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the posterior.

@@ -143,14 +143,14 @@ def _kernel(precision: Precision) -> tuple[Callable[[Array], Array], Array]:
     data = X.data * inner[X.indices]
     # In a bag of words most columns have one entry, x in row i: (x e_i - m r)(x e_i - m r)' needs no product,
     # and what remains is a matrix of few columns, which stays in cache.
-    bag, size = rows.bag, X.shape[0]
-    single = data[bag.alone]
-    diagonal = 1 + np.bincount(bag.alone_row, single**2, minlength=size)[:, None]
-    cross = np.bincount(bag.alone_row, single * mean[bag.alone_column], minlength=size)
-    constant = float(np.sum(mean[~bag.kept] ** 2))
-    entries = (data[bag.rest], bag.indices, bag.indptr)
-    rest = scipy.sparse.csr_array(entries, shape=(size, int(np.count_nonzero(bag.kept))))
-    turned, centre = rest.T, mean[bag.kept]
+    entries, size = rows.entries, X.shape[0]
+    single = data[entries.alone]
+    diagonal = 1 + np.bincount(entries.alone_row, single**2, minlength=size)[:, None]
+    cross = np.bincount(entries.alone_row, single * mean[entries.alone_column], minlength=size)
+    constant = float(np.sum(mean[~entries.kept] ** 2))
+    stored = (data[entries.rest], entries.indices, entries.indptr)
+    rest = scipy.sparse.csr_array(stored, shape=(size, int(np.count_nonzero(entries.kept))))
+    turned, centre = rest.T, mean[entries.kept]
 
     def plain(u: Array) -> Array:
         image: Array = diagonal * u
@@ -167,10 +167,10 @@ def _kernel(precision: Precision) -> tuple[Callable[[Array], Array], Array]:
         return image
 
     # r^2 (x - m)^2, summed over stored entries and zeros.
-    sizes: Array = np.bincount(bag.row, data**2, minlength=size).astype(float)
+    sizes: Array = np.bincount(entries.row, data**2, minlength=size).astype(float)
     sizes += 1 + root**2 * float(np.sum(mean**2))
     if rows.mean is not None:
-        sizes -= 2 * root * np.bincount(bag.row, data * mean[X.indices], minlength=size)
+        sizes -= 2 * root * np.bincount(entries.row, data * mean[X.indices], minlength=size)
     return (plain if rows.mean is None else centred), sizes
 
 

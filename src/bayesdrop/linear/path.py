@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_X_y
 
 from bayesdrop.errors import must, must_be_flag, told_by
-from bayesdrop.linear.problem import Problem
+from bayesdrop.linear.problem import LinearProblem
 from bayesdrop.linear.rates import Solver, check_iteration, drop_rates, prior_precision, row_weights
 from bayesdrop.linear.rows import Array
 from bayesdrop.scale import check_scale
@@ -88,7 +88,7 @@ def dropout_path(
         if not several or np.ndim(given) < 1 or not len(given):
             raise TypeError(must(owner, name, "a list of one or more numbers", given))
     one = y.ndim == 1
-    problem = Problem(X, y[:, None] if one else y, weights, intercept=fit_intercept, owner=owner)
+    problem = LinearProblem(X, y[:, None] if one else y, weights, intercept=fit_intercept, owner=owner)
     width = X.shape[1]
     rates = [drop_rates(rate, width, owner) for rate in f]
     priors = [prior_precision(prior, owner) for prior in lambda0]

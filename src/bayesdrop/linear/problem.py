@@ -15,10 +15,10 @@ from bayesdrop.linear.posterior import Posterior
 from bayesdrop.linear.rates import Criterion, chosen_solver
 from bayesdrop.linear.rows import Array, Mask, Rows
 
-__all__ = ["Problem"]
+__all__ = ["LinearProblem"]
 
 
-class Problem:
+class LinearProblem:
     """Weighted rows and targets, centred if there is an intercept.
 
     With an intercept, dropping a feature puts its mean in its place: the model does not depend on where a

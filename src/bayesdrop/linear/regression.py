@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.stats
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesdrop.errors import is_one_of, must, must_be_flag, real_number, told_by, whole_number, whole_seed
+from bayesdrop.linear.estimator import LinearDropout
 from bayesdrop.linear.posterior import LowRankCovariance, Posterior, PosteriorDraws, Predictive
-from bayesdrop.linear.problem import Problem
-from bayesdrop.linear.rates import (
-    Criterion,
-    Solver,
-    check_iteration,
-    criterion_of,
-    drop_rates,
-    prior_precision,
-    row_weights,
-)
+from bayesdrop.linear.problem import LinearProblem
+from bayesdrop.linear.rates import check_iteration, criterion_of, drop_rates, prior_precision, row_weights
 from bayesdrop.linear.rows import Array, Rows
 from bayesdrop.linear.select import choose
 from bayesdrop.scale import check_scale
@@ -30,7 +24,8 @@ __all__ = ["BayesianDropoutRegression"]
 _OWNER = "BayesianDropoutRegression"
 
 
-class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, LinearDropout):
     """Linear regression whose weights must do well while features are dropped; no sampling, no iteration.
 
         y_i ~ N(b + x_i' w~_i, sigma^2),  w~_id = 0 with chance f_d, else w_d,  w ~ N(0, sigma^2 / lambda0)
@@ -75,32 +70,8 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
     ((4,), (4,))
     """
 
-    def __init__(
-        self,
-        *,
-        f: float | Array | Criterion = 0.1,
-        lambda0: float | Criterion = 1e-3,
-        fit_intercept: bool = True,
-        solver: Solver = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        a0: float = 0.0,
-        b0: float = 0.0,
-    ) -> None:
-        self.f = f
-        self.lambda0 = lambda0
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.a0 = a0
-        self.b0 = b0
-
-    def __sklearn_tags__(self) -> Any:
-        """Sparse input is welcome."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    a0: float = 0.0
+    b0: float = 0.0
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the posterior.
@@ -122,7 +93,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
         y = y.astype(np.float64, copy=False)
         check_scale(_OWNER, "X", X)
         check_scale(_OWNER, "y", y.reshape(len(y), -1))
-        problem = Problem(
+        problem = LinearProblem(
             X,
             y[:, None] if y.ndim == 1 else y,
             weights,

@@ -9,13 +9,13 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Bag", "Mask", "Rows"]
+__all__ = ["Array", "Mask", "Rows", "SparseEntries"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-class Bag(NamedTuple):
+class SparseEntries(NamedTuple):
     """Where the entries of sparse rows stand, with columns of one entry apart from the rest."""
 
     row: Any  #: of every stored entry
@@ -153,7 +153,7 @@ class Rows:
         return part
 
     @cached_property
-    def bag(self) -> Bag:
+    def entries(self) -> SparseEntries:
         """The entries' places, of sparse rows."""
         X = self.X
         row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
@@ -162,7 +162,9 @@ class Rows:
         alone, rest = np.flatnonzero(single), np.flatnonzero(~single)
         index = (np.cumsum(kept) - 1).astype(X.indices.dtype)
         ends = np.append(0, np.cumsum(np.bincount(row[rest], minlength=X.shape[0]))).astype(X.indptr.dtype)
-        return Bag(row, alone, row[alone], X.indices[alone], kept, rest, index[X.indices[rest]], ends)
+        return SparseEntries(
+            row, alone, row[alone], X.indices[alone], kept, rest, index[X.indices[rest]], ends
+        )
 
     @cached_property
     def squared(self) -> Rows:

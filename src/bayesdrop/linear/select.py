@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit
 
-from bayesdrop.linear.problem import Problem
+from bayesdrop.linear.problem import LinearProblem
 from bayesdrop.linear.rates import Criterion
 from bayesdrop.linear.rows import Array
 
@@ -28,14 +28,14 @@ class Choice(NamedTuple):
     score: float  #: higher is better
 
 
-def choose(problem: Problem, f: Array | None, lambda0: float | None, criterion: Criterion) -> Choice:
+def choose(problem: LinearProblem, f: Array | None, lambda0: float | None, criterion: Criterion) -> Choice:
     """The best f (one for all features) or lambda0, or both, by a criterion.
 
     Args:
         problem: the data.
         f: drop rates (P,); None to choose one.
         lambda0: None to choose it.
-        criterion: see `Problem.score`.
+        criterion: see `LinearProblem.score`.
     """
     width = problem.rows.shape[1]
     rows, columns = problem.rows.shape

@@ -29,7 +29,7 @@ from bayesdrop.metrics.ranking import (
     precision_at,
     recall_at,
 )
-from bayesdrop.metrics.regression import interval_coverage, interval_width, rmse
+from bayesdrop.metrics.regression import interval_coverage, interval_width, mean_absolute_error, r2, rmse
 from bayesdrop.metrics.scores import uncertainty
 from bayesdrop.metrics.segmentation import Confusion, confusion, iou, mean_iou
 from bayesdrop.metrics.selective import RiskCoverage, area_under_risk_coverage, risk_coverage
@@ -58,6 +58,7 @@ __all__ = [
     "interval_width",
     "iou",
     "joint_log_likelihood",
+    "mean_absolute_error",
     "mean_iou",
     "mean_log_likelihood",
     "misclassification_auroc",
@@ -69,6 +70,7 @@ __all__ = [
     "pavpu",
     "precision_at",
     "predictive_entropy",
+    "r2",
     "recall_at",
     "regression_calibration_error",
     "reliability_curve",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import must, must_be_finite, real_numbers
+from bayesdrop.errors import must, must_be_finite, must_be_tensor, real_numbers
 from bayesdrop.likelihoods import NumberLikelihood
 from bayesdrop.metrics.targets import regression_targets
 from bayesdrop.predict import Prediction
@@ -24,6 +24,30 @@ class CalibrationCurve:
 
     nominal: Tensor  #: (L,)
     observed: Tensor  #: (L,) equal to `nominal` if calibrated
+
+    @classmethod
+    def from_ranks(cls, rank: Tensor, *, levels: Sequence[float] = _LEVELS) -> CalibrationCurve:
+        """The curve of targets whose predictive distribution functions, `Prediction.cdf(y)`, are known.
+
+        y <= quantile(q) says the same as F(y) <= q. Ranks of parts of a data set can be kept, where the
+        draws of all its rows cannot.
+
+        Args:
+            rank: F(y) of every target, of any shape.
+            levels: q, each in (0, 1).
+        """
+        owner = "CalibrationCurve.from_ranks"
+        must_be_tensor(owner, "rank", rank, floating=True)
+        if not rank.numel():
+            raise ValueError(must(owner, "rank", "at least one value", rank))
+        nominal = _checked(owner, levels)
+        ordered = rank.detach().to(torch.float64).flatten().sort().values
+        below = torch.searchsorted(ordered, nominal.to(ordered.device), right=True)
+        return cls(nominal, below.to(torch.float64) / rank.numel())
+
+    def rms_error(self) -> Tensor:
+        """Root mean square, over levels, of the distance of the curve from the diagonal. Shape ()."""
+        return (self.observed - self.nominal).square().mean().sqrt()
 
 
 def calibration_curve(
@@ -57,28 +81,31 @@ def regression_calibration_error(
 
     Returns: shape (), in [0, 1]; lower is better.
     """
-    curve = _curve("regression_calibration_error", prediction, y, levels)
-    return (curve.observed - curve.nominal).square().mean().sqrt()
+    return _curve("regression_calibration_error", prediction, y, levels).rms_error()
 
 
 def _curve(owner: str, prediction: Prediction, y: Tensor, levels: Sequence[float]) -> CalibrationCurve:
     target = regression_targets(owner, prediction, y)
-    nominal = real_numbers(owner, "levels", levels, "one or more numbers in (0, 1)")
-    if nominal.dim() != 1 or not nominal.numel() or not bool(((nominal > 0) & (nominal < 1)).all()):
-        raise ValueError(must(owner, "levels", "one or more numbers in (0, 1)", levels))
+    nominal = _checked(owner, levels)
     likelihood = prediction.likelihood
     if likelihood is None:
         below = target.unsqueeze(0) <= prediction.quantile(nominal.tolist())
         observed = below.flatten(1).to(torch.float64).mean(1)
     elif isinstance(likelihood, NumberLikelihood):
         must_be_finite(owner, "prediction.aleatoric", prediction.aleatoric)
-        # y <= quantile(q) says the same as F(y) <= q, which needs no search for the quantile.
-        rank = prediction.cdf(target)
-        below_each = torch.searchsorted(rank.flatten().sort().values, nominal, right=True)
-        observed = below_each.to(torch.float64) / rank.numel()
+        # F(y) needs no search for the quantile.
+        observed = CalibrationCurve.from_ranks(prediction.cdf(target), levels=levels).observed
     else:
         raise TypeError(
             must(owner, "prediction", "one with a likelihood of numbers, as Gaussian(), or none", prediction)
         )
     dtype = prediction.mean.dtype
     return CalibrationCurve(nominal.to(dtype), observed.to(dtype))
+
+
+def _checked(owner: str, levels: Sequence[float]) -> Tensor:
+    """The levels as a tensor of doubles."""
+    nominal = real_numbers(owner, "levels", levels, "one or more numbers in (0, 1)")
+    if nominal.dim() != 1 or not nominal.numel() or not bool(((nominal > 0) & (nominal < 1)).all()):
+        raise ValueError(must(owner, "levels", "one or more numbers in (0, 1)", levels))
+    return nominal

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from bayesdrop.errors import is_one_of, must
+from bayesdrop.errors import is_one_of, must, must_be_tensor
 from bayesdrop.metrics.likelihood import point_log_likelihood
 from bayesdrop.metrics.scores import Score, uncertainty
 from bayesdrop.metrics.targets import has_classes, labelled, must_be_prediction, regression_targets
@@ -25,6 +25,28 @@ class RiskCoverage:
 
     coverage: Tensor  #: (N,) 1/N, 2/N, ..., 1
     risk: Tensor  #: (N,) mean loss of that share
+
+    @classmethod
+    def from_losses(cls, score: Tensor, loss: Tensor) -> RiskCoverage:
+        """The curve of rows whose scores and losses are known; see `risk_coverage`.
+
+        Args:
+            score: (N,) how unsure each prediction is.
+            loss: (N,) what it cost.
+        """
+        owner = "RiskCoverage.from_losses"
+        for name, value in (("score", score), ("loss", loss)):
+            must_be_tensor(owner, name, value, floating=True)
+        if bool(score.isnan().any()):
+            raise ValueError(must(owner, "score", "numbers", f"{int(score.isnan().sum())} NaN"))
+        if score.dim() != 1 or score.shape != loss.shape or not score.numel():
+            want = "(N,) as `score` is, with N at least 1"
+            raise ValueError(must(owner, "loss", want, (tuple(score.shape), tuple(loss.shape))))
+        # Each of a group of equal scores gets the group's mean loss: its expectation in a random order.
+        _, group, size = torch.unique(score, return_inverse=True, return_counts=True)
+        mean_loss = torch.bincount(group, loss.to(torch.float64), size.numel()) / size
+        number = torch.arange(1, loss.numel() + 1, dtype=torch.float64, device=loss.device)
+        return cls(number / loss.numel(), mean_loss.repeat_interleave(size).cumsum(0) / number)
 
 
 def risk_coverage(
@@ -95,13 +117,9 @@ def _risk_coverage(
     value = uncertainty(prediction, score, owner=owner)
     if ignore_index is not None:
         value = value[labelled(owner, prediction, y, ignore_index).valid]
-    # Each of a group of equal scores gets the group's mean loss: its expectation in a random order.
-    _, group, size = torch.unique(value.flatten(), return_inverse=True, return_counts=True)
-    mean_loss = torch.bincount(group, losses, size.numel()) / size
-    number = torch.arange(1, losses.numel() + 1, dtype=torch.float64, device=losses.device)
-    risk = mean_loss.repeat_interleave(size).cumsum(0) / number
+    curve = RiskCoverage.from_losses(value.flatten(), losses)
     dtype = prediction.mean.dtype
-    return RiskCoverage((number / losses.numel()).to(dtype), risk.to(dtype))
+    return RiskCoverage(curve.coverage.to(dtype), curve.risk.to(dtype))
 
 
 def _losses(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 __all__ = ["Prefix", "buffers_kept"]
 
@@ -87,11 +88,7 @@ class Prefix(TorchFunctionMode):
 
 
 def _tensors(result: Any) -> list[Tensor]:
-    if isinstance(result, Tensor):
-        return [result]
-    if isinstance(result, tuple | list):
-        return [tensor for part in result for tensor in _tensors(part)]
-    return []
+    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
 
 
 def _uses_batch_statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

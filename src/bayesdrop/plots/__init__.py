@@ -5,7 +5,7 @@ from bayesdrop.plots.calibrated import plot_calibration, plot_reliability
 from bayesdrop.plots.classes import plot_class_draws, plot_class_uncertainty, plot_spread
 from bayesdrop.plots.curves import plot_bands, plot_draws, plot_points
 from bayesdrop.plots.estimates import plot_estimates
-from bayesdrop.plots.figure import check_picture_path, new_figure, save_figure
+from bayesdrop.plots.figure import check_picture_path, figure_bytes, new_figure, save_figure
 from bayesdrop.plots.images import plot_image_grid, plot_images
 from bayesdrop.plots.outside import plot_roc, plot_score_histograms
 from bayesdrop.plots.parts import plot_uncertainty_parts
@@ -20,6 +20,7 @@ from bayesdrop.plots.style import COLORS, finish_axes
 __all__ = [
     "COLORS",
     "check_picture_path",
+    "figure_bytes",
     "finish_axes",
     "new_figure",
     "plot_acquisition",

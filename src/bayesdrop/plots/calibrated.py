@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, whole_number
 from bayesdrop.plots.checks import Numbers, Values, check_axes, numbers, row_numbers
 from bayesdrop.plots.style import BLUE, MUTED, dress, reference_line
 
@@ -76,8 +76,8 @@ def plot_calibration(
         raise TypeError(must(owner, "curve", "what metrics.calibration_curve returns", curve))
     nominal = row_numbers(owner, "curve.nominal", curve.nominal)
     observed = row_numbers(owner, "curve.observed", curve.observed, len(nominal), like="curve.nominal")
-    if num_targets is not None and (isinstance(num_targets, bool) or num_targets < 1):
-        raise ValueError(must(owner, "num_targets", "at least 1, or None", num_targets))
+    if num_targets is not None:
+        whole_number(owner, "num_targets", num_targets, at_least=1, want="an int of at least 1, or None")
     order = nominal.argsort(kind="stable")
     nominal, observed = nominal[order], observed[order]
     if intervals:

@@ -7,10 +7,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from bayesdrop.errors import must, require
+from bayesdrop.errors import is_one_of, must, require
 from bayesdrop.storage import write_file
 
-__all__ = ["check_picture_path", "new_figure", "save_figure"]
+__all__ = ["check_picture_path", "figure_bytes", "new_figure", "save_figure"]
 
 #: what `save_figure` writes
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -70,15 +70,27 @@ def save_figure(
     if colors is not None and not 2 <= colors <= 256:
         raise ValueError(must("save_figure", "colors", "from 2 to 256, or None", colors))
     kind = target.suffix.lower().removeprefix(".")
-    # Without a date, the same figure is the same file.
-    metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
-    buffer = BytesIO()
-    figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
-    content = buffer.getvalue()
+    content = figure_bytes(figure, kind, dpi=dpi)
     if kind == "png" and colors is not None:
         content = _with_palette(content, colors)
     write_file(target, content, owner="save_figure")
     return target
+
+
+def figure_bytes(figure: Any, kind: str = "png", *, dpi: float = 150) -> bytes:
+    """What a file of the figure holds, without a date: the same figure is the same PNG or PDF.
+
+    Args:
+        figure: a matplotlib Figure.
+        kind: "png", "pdf" or "svg".
+        dpi: pixels per inch (PNG).
+    """
+    dates = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    if not is_one_of(kind, dates):
+        raise ValueError(must("figure_bytes", "kind", f"one of {', '.join(dates)}", kind))
+    buffer = BytesIO()
+    figure.savefig(buffer, format=kind, dpi=dpi, metadata=dates[kind])
+    return buffer.getvalue()
 
 
 def _with_palette(png: bytes, colors: int) -> bytes:

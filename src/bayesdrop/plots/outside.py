@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.errors import must, whole_number
+from bayesdrop.errors import must, must_be_flag, whole_number
 from bayesdrop.plots.checks import Numbers, Values, check_axes, row_numbers
 from bayesdrop.plots.style import BLUE, COLORS, dress, from_zero, reference_line
 
@@ -23,8 +23,9 @@ def plot_score_histograms(
     labels: tuple[str, str] = ("inside", "outside"),
     colors: Sequence[Any] = COLORS,
     log: bool = False,
+    counts: bool = False,
 ) -> Any:
-    """Histograms of a score on two sets of rows, each as shares of its own set.
+    """Histograms of a score on two sets of rows, each as shares of its own set, or as numbers of rows.
 
     Args:
         ax: matplotlib axes.
@@ -33,29 +34,36 @@ def plot_score_histograms(
         bins: how many, over the range of both sets.
         labels: of the two sets, for a legend.
         colors: of the two sets.
-        log: a logarithmic axis of shares, which shows the tails.
+        log: a logarithmic axis, which shows the tails.
+        counts: numbers of rows instead of shares; one of the sets may then be empty.
 
     Returns: the axes.
     """
     owner = "plot_score_histograms"
     check_axes(owner, ax)
-    sets = [row_numbers(owner, "inside", inside), row_numbers(owner, "outside", outside)]
+    must_be_flag(owner, log=log, counts=counts)
+    one_empty = counts and (len(inside) == 0) != (len(outside) == 0)
+    sets = [
+        np.empty(0) if one_empty and not len(values) else row_numbers(owner, name, values)
+        for name, values in (("inside", inside), ("outside", outside))
+    ]
     bins = whole_number(owner, "bins", bins, at_least=1)
     if len(labels) != 2 or len(colors) < 2:
         raise ValueError(must(owner, "labels", "two, and two colours", (tuple(labels), tuple(colors))))
     edges = np.histogram_bin_edges(np.concatenate(sets), bins)
     for values, label, color in zip(sets, labels, colors, strict=False):
-        share = np.histogram(values, edges)[0] / len(values)
-        ax.stairs(share, edges, fill=True, color=color, alpha=0.3, linewidth=0)
-        ax.stairs(share, edges, color=color, linewidth=1.4, label=label)
+        height = np.histogram(values, edges)[0] / (1 if counts else len(values))
+        ax.stairs(height, edges, fill=True, color=color, alpha=0.3, linewidth=0)
+        ax.stairs(height, edges, color=color, linewidth=1.4, label=label)
     ax.set_xlim(edges[0], edges[-1])
     if log:
         # Below one row of the larger set, so that no bar is cut off.
+        most = max(len(values) for values in sets)
         ax.set_yscale("log")
-        ax.set_ylim(0.5 / max(len(values) for values in sets), 1.3)
+        ax.set_ylim((0.5, 1.3 * most) if counts else (0.5 / most, 1.3))
     else:
         from_zero(ax)
-    dress(ax, xlabel="score", ylabel="share of rows")
+    dress(ax, xlabel="score", ylabel="rows" if counts else "share of rows")
     return ax
 
 

@@ -14,6 +14,7 @@ from bayesdrop.plots.checks import (
     check_output,
     check_prediction,
     output_numbers,
+    row_numbers,
     target_numbers,
 )
 from bayesdrop.plots.style import BLUE, INK, MUTED, ORANGE, dress, from_zero
@@ -26,7 +27,7 @@ Order = Literal["target", "mean", "width"]
 
 def plot_residuals(
     ax: Any,
-    prediction: Prediction,
+    prediction: Prediction | tuple[Values, Values],
     y: Values,
     *,
     output: int = 0,
@@ -38,7 +39,7 @@ def plot_residuals(
 
     Args:
         ax: matplotlib axes.
-        prediction: of numbers.
+        prediction: of numbers; or the pair (mean, std) of one output, (N,) each, where nothing else was kept.
         y: (N,) or (N, D) targets.
         output: which of the D outputs.
         num_std: lines at k std; below that of k = 2 lie 95 % of the residuals of a Gaussian.
@@ -49,13 +50,19 @@ def plot_residuals(
     """
     owner = "plot_residuals"
     check_axes(owner, ax)
-    check_prediction(owner, prediction, classes=False)
-    check_output(owner, prediction, output)
-    target = target_numbers(owner, y, prediction, output)
+    if isinstance(prediction, tuple) and len(prediction) == 2:
+        mean, std = (row_numbers(owner, "prediction", part) for part in prediction)
+        target = row_numbers(owner, "y", y, len(mean), like="prediction")
+        if len(std) != len(mean) or (std < 0).any():
+            raise ValueError(must(owner, "prediction", "a mean and a std of 0 or more a row", prediction))
+    else:
+        check_prediction(owner, prediction, classes=False)
+        check_output(owner, prediction, output)
+        target = target_numbers(owner, y, prediction, output)
+        mean = output_numbers(owner, "prediction.mean", prediction.mean, output)
+        std = output_numbers(owner, "prediction.std", prediction.std, output)
     if any(not 0 < k < float("inf") for k in num_std):
         raise ValueError(must(owner, "num_std", "positive numbers", tuple(num_std)))
-    mean = output_numbers(owner, "prediction.mean", prediction.mean, output)
-    std = output_numbers(owner, "prediction.std", prediction.std, output)
     room = 0.15 * (std.max() - std.min()) or 0.1 * std.max() or 1.0
     ends = np.array([0.0, std.max() + room])
     for k, style in zip(sorted(num_std), ("-", "--", "-.", ":") * len(num_std), strict=False):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must, told_by, whole_number
-from bayesdrop.inputs import Inputs, mapped, tensors_in
+from bayesdrop.inputs import Inputs, each_part, tensors_in
 from bayesdrop.likelihoods import HeteroscedasticGaussian, Likelihood, SoftmaxLikelihood
 from bayesdrop.noise import PixelSource
 from bayesdrop.predict.ranks import Ranks
@@ -70,8 +70,7 @@ class Tile:
             down, across = slice(self.down.start, self.down.stop), slice(self.across.start, self.across.stop)
             return part[..., down, across].contiguous()
 
-        seen: Inputs = mapped(x, Tensor, window)
-        return seen
+        return each_part(window, x)
 
     def kept(self, outputs: Tensor, axes: tuple[int, int]) -> Tensor:
         """What is kept of maps of the tile."""

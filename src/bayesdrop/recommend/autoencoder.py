@@ -217,6 +217,10 @@ class Autoencoder(Recommender):
         """What training changes."""
         return [one for one in self._modules().parameters() if one.requires_grad]
 
+    def _decayed(self) -> list[Tensor]:
+        """What `weight_decay` keeps small."""
+        return [one for one in self._coder.parameters() if one.dim() > 1]
+
     def _preferred_score(self, validation: HeldOutUsers | None) -> str:
         if self.score is not None:
             return self.score

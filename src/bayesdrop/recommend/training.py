@@ -5,27 +5,54 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bayesdrop.errors import Diverged
-from bayesdrop.metrics.ranking import ndcg_at
+from bayesdrop.metrics.ranking import Ranked, ndcg_at
 from bayesdrop.progress import progress_bar
 from bayesdrop.recommend.histories import Bag
 from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
 
-if TYPE_CHECKING:
-    from bayesdrop.recommend.autoencoder import Autoencoder
-
-__all__ = ["CHECKED", "Course", "trained"]
+__all__ = ["CHECKED", "ChoiceNetwork", "Course", "trained"]
 
 #: validation users that are looked at after every epoch
 CHECKED = 1000
 #: how fast averaged weights forget: step t counts _RECENT / (t + _RECENT)
 _RECENT = 10
+
+
+class ChoiceNetwork(Protocol):
+    """What training asks of a network: its options, losses and parameters, and lists for validation users."""
+
+    items: Any
+    batch_size: int | None
+    sampled_items: int | None
+    epochs: int | None
+    patience: int
+    anneal_steps: int
+    beta_per_choice: bool
+    weight_decay: float
+    average: bool
+    seed: int
+
+    def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
+        """(B,) the loss of every user; `weight`, (B,), is that of the divergence."""
+
+    def _learned(self) -> list[Tensor]:
+        """What training changes."""
+
+    def _decayed(self) -> list[Tensor]:
+        """What `weight_decay` keeps small."""
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """Parameters with their learning rates."""
+
+    def ranked(self, held_out: HeldOutUsers, length: int = 100) -> Ranked:
+        """Lists for held-out users, with what is right in them."""
 
 
 @dataclass(eq=False)
@@ -51,7 +78,7 @@ class Course:
 
 
 def trained(
-    model: Autoencoder,
+    model: ChoiceNetwork,
     train: Interactions,
     validation: HeldOutUsers | None,
     beta: float,
@@ -120,20 +147,20 @@ def trained(
 
 
 def _step(
-    model: Autoencoder, bag: Bag, beta: float, optimizer: torch.optim.Optimizer, generator: torch.Generator
+    model: ChoiceNetwork, bag: Bag, beta: float, optimizer: torch.optim.Optimizer, generator: torch.Generator
 ) -> None:
     weight = beta * bag.counts if model.beta_per_choice else torch.full_like(bag.counts, beta)
     optimizer.zero_grad()
     loss = model._losses(bag, weight, generator).mean()
     if model.weight_decay:
-        squares = [p.square().sum() for p in model._coder.parameters() if p.dim() > 1]
+        squares = [weight.square().sum() for weight in model._decayed()]
         loss = loss + model.weight_decay * torch.stack(squares).sum()
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
 
 
 def _validated(
-    model: Autoencoder, validation: HeldOutUsers, parameters: list[Tensor], averaged: list[Tensor]
+    model: ChoiceNetwork, validation: HeldOutUsers, parameters: list[Tensor], averaged: list[Tensor]
 ) -> float:
     """NDCG@100 of the averaged weights, by the mean network."""
     own = [one.detach().clone() for one in parameters]

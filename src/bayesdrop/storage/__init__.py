@@ -3,7 +3,7 @@
 from bayesdrop.storage.files import open_tensors, read_tensors, write_tensors
 from bayesdrop.storage.models import load, save
 from bayesdrop.storage.sealed import BadJson, from_json, to_json
-from bayesdrop.storage.state import distinct_state, is_plain, plain_options
+from bayesdrop.storage.state import distinct_state, is_count, is_plain, plain_options
 from bayesdrop.storage.whole import check_writable, recover_folder, whole_file, whole_folder, write_file
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "check_writable",
     "distinct_state",
     "from_json",
+    "is_count",
     "is_plain",
     "load",
     "open_tensors",

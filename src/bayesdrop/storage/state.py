@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bayesdrop.errors import must
 
-__all__ = ["distinct_state", "is_plain", "plain_options"]
+__all__ = ["distinct_state", "is_count", "is_plain", "plain_options"]
 
 
 def distinct_state(
@@ -50,6 +50,11 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, dict):
         return all(isinstance(name, str) and is_plain(part) for name, part in value.items())
     return value is None or isinstance(value, bool | int | float | str)
+
+
+def is_count(value: Any) -> bool:
+    """Whether what a file says is a whole number of at least 0."""
+    return type(value) is int and value >= 0
 
 
 def plain_options(module: nn.Module) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.errors import require
+from bayesdrop.harmless import NUMBER
 
 __all__ = ["Array", "Flags", "as_labels", "as_numbers", "as_truths", "first_bad", "is_text", "missing_cells"]
 
@@ -22,7 +22,9 @@ Texts = NDArray[np.object_]
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "null", "none", "nil"})
 _TRUE = frozenset({"true", "yes", "t", "y"})
 _FALSE = frozenset({"false", "no", "f", "n"})
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+# everywhere `series` is a pandas column and `marks` are further texts that mean "missing"
 
 
 def is_text(series: Any) -> bool:
@@ -31,13 +33,17 @@ def is_text(series: Any) -> bool:
     return not (types.is_numeric_dtype(series.dtype) or types.is_bool_dtype(series.dtype))
 
 
-def missing_cells(series: Any, marks: Collection[str] = ()) -> Flags:
-    """Which cells are empty or say so: "", NA, N/A, NaN, null, None, and further marks.
+def type_of(series: Any) -> str:
+    """What a typed column holds: "truths", "times", or "other"; a CSV has no types."""
+    name = str(series.dtype).lower()
+    if name.startswith("bool"):
+        return "truths"
+    times = name.startswith(("timestamp", "date", "time", "duration")) or "datetime" in name
+    return "times" if times else "other"
 
-    Args:
-        series: a pandas column.
-        marks: texts that mean "missing" besides.
-    """
+
+def missing_cells(series: Any, marks: Collection[str] = ()) -> Flags:
+    """Which cells are empty or say so: "", NA, N/A, NaN, null, None, and further marks."""
     if is_text(series):
         return _missing_texts(_texts(series), marks)
     empty: Flags = series.isna().to_numpy(dtype=bool)
@@ -49,10 +55,6 @@ def as_numbers(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
     """The cells as numbers, NaN where they are missing, and which cells are neither.
 
     An infinite cell stays infinite and counts as one that is neither.
-
-    Args:
-        series: a pandas column.
-        marks: texts that mean "missing" besides.
     """
     if not is_text(series):
         values = _typed_numbers(series)
@@ -62,8 +64,7 @@ def as_numbers(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
     missing = _missing_texts(texts, marks)
     texts[missing] = None
     # The parser takes a NUL for the end of the text: "1\0kg" would be 1.
-    void = np.fromiter((text is not None and "\0" in text for text in texts), dtype=bool, count=len(texts))
-    texts[void] = "not a number"
+    texts[_each(texts, lambda text: text is not None and "\0" in text)] = "not a number"
     parsed = pandas.to_numeric(texts, errors="coerce")
     values = np.where(missing, np.nan, np.asarray(parsed, dtype=np.float64))
     bad: Flags = ~missing & ~np.isfinite(values)
@@ -71,16 +72,12 @@ def as_numbers(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
 
 
 def as_truths(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
-    """The cells as 1 and 0, NaN where they are missing, and which cells are neither true nor false.
-
-    Args:
-        series: a pandas column of truth values, or of texts such as true, no, F.
-        marks: texts that mean "missing" besides.
-    """
+    """The cells (true, no, F, ...) as 1 and 0, NaN where missing, and which are neither true nor false."""
     if is_text(series):
         texts = _texts(series)
         missing = _missing_texts(texts, marks)
-        true, false = _among(texts, _TRUE), _among(texts, _FALSE)
+        true = _each(texts, lambda text: text.lower() in _TRUE)
+        false = _each(texts, lambda text: text.lower() in _FALSE)
     else:
         values = _typed_numbers(series)
         missing, true, false = np.isnan(values), values == 1, values == 0
@@ -88,7 +85,7 @@ def as_truths(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
     return np.where(missing | bad, np.nan, true.astype(np.float64)), bad
 
 
-def as_labels(series: Any, marks: Collection[str] = (), *, numbers: bool = False) -> NDArray[np.object_]:
+def as_labels(series: Any, marks: Collection[str] = (), *, numbers: bool = False) -> Texts:
     """The cells as texts, None where they are missing.
 
     Args:
@@ -99,7 +96,7 @@ def as_labels(series: Any, marks: Collection[str] = (), *, numbers: bool = False
     """
     missing = missing_cells(series, marks)
     labels = _texts(series)
-    if numbers or not (is_text(series) or str(series.dtype).lower().startswith("bool")):
+    if numbers or not (is_text(series) or type_of(series) == "truths"):
         for place in np.flatnonzero(~missing):
             labels[place] = _plain(labels[place])
     labels[missing] = None
@@ -117,7 +114,7 @@ def first_bad(series: Any, bad: Flags) -> str:
 
 def _plain(text: str) -> str:
     """A number in the one way that it is written: "1.0" as "1"; other texts as they are."""
-    if not _NUMBER.fullmatch(text):
+    if not NUMBER.fullmatch(text):
         return text
     try:
         value = Decimal(text)
@@ -144,12 +141,8 @@ def _texts(series: Any) -> Texts:
 
 
 def _missing_texts(texts: Texts, marks: Collection[str]) -> Flags:
-    missing = _among(texts, _MISSING)
-    if marks:
-        wanted = frozenset(marks)
-        missing |= np.fromiter((text in wanted for text in texts), dtype=bool, count=len(texts))
-    return missing
+    return _each(texts, lambda text: text.lower() in _MISSING or text in marks)
 
 
-def _among(texts: Texts, words: frozenset[str]) -> Flags:
-    return np.fromiter((text.lower() in words for text in texts), dtype=bool, count=len(texts))
+def _each(texts: Texts, test: Any) -> Flags:
+    return np.fromiter(map(test, texts), dtype=bool, count=len(texts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ import torch
 
 from bayesdrop.calibration import conformal_quantile
 from bayesdrop.errors import must
-from bayesdrop.tables.cells import Array
+from bayesdrop.tables.cells import Array, Flags
 
-__all__ = ["Deferral", "Outcome", "Rule", "cross_checked", "find_deferral", "outcome"]
+__all__ = ["Deferral", "DeferralResult", "Rule", "cross_checked", "find_deferral", "outcome", "ranked"]
 
 #: what rows are ranked by; the first is the default
 SCORES = {
@@ -66,10 +66,10 @@ class Deferral:
     rule: Rule
     threshold: float
 
-    def __call__(self, scores: Mapping[str, Array]) -> Any:
+    def __call__(self, scores: Mapping[str, Array]) -> Flags:
         """(N,) which rows go to a person: those with a score above the threshold, or none that is finite."""
-        ranked = scores[str(self.rule.by)]
-        return (ranked > self.threshold) | ~np.isfinite(ranked)
+        score = scores[str(self.rule.by)]
+        return (score > self.threshold) | ~np.isfinite(score)
 
     def because(self, score: float) -> str:
         """Why a row of this score goes."""
@@ -92,7 +92,7 @@ class Deferral:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeferralResult:
     """What a deferral does to rows whose targets are known."""
 
     rows: int
@@ -100,9 +100,21 @@ class Outcome:
     error: float  #: of all rows
     error_kept: float  #: of rows that stay; NaN without any
 
-    def as_dict(self) -> dict[str, Any]:
-        """By name."""
-        return asdict(self)
+
+def finite_rows(scores: Mapping[str, Any]) -> Flags:
+    """(N,) rows whose scores, arrays (N,) or (N, K) by name, are all finite."""
+    columns = [np.isfinite(values).reshape(len(values), -1).all(1) for values in scores.values()]
+    finite: Flags = np.logical_and.reduce(columns)
+    return finite
+
+
+def ranked(scores: Mapping[str, Array], outside: Flags) -> dict[str, Array]:
+    """Scores (N,) by name, infinite for rows that always go to a person: those `outside`, or not finite."""
+    return {
+        name: np.where(outside | ~np.isfinite(values), np.inf, values)
+        for name, values in scores.items()
+        if values.ndim == 1
+    }
 
 
 def find_deferral(rule: Rule, scores: Mapping[str, Array], loss: Array, *, root: bool) -> Deferral:
@@ -118,50 +130,40 @@ def find_deferral(rule: Rule, scores: Mapping[str, Array], loss: Array, *, root:
         loss: (n,) of held-out rows: squared errors, or 1 for a wrong label.
         root: whether the error is the root of the mean loss.
     """
-    ranked = scores[str(rule.by)]
+    score = scores[str(rule.by)]
     if rule.error is None:
         share = rule.share or 0.0
-        if share == 0 or not len(ranked):
-            return Deferral(rule, math.inf)
-        return Deferral(rule, float(conformal_quantile(torch.from_numpy(ranked), 1 - share)))
-    order = np.argsort(ranked, kind="stable")[: int(np.isfinite(ranked).sum())]
+        return Deferral(rule, conformal_threshold(score, 1 - share) if share else math.inf)
+    order = np.argsort(score, kind="stable")[: int(np.isfinite(score).sum())]
     count = np.arange(1, len(order) + 1)
     total = np.cumsum(loss[order])
     risk = np.sqrt(total / count) if root else (total + 1) / (count + 1)
     fits = np.flatnonzero((risk <= rule.error) & (count >= min(_LEAST_KEPT, len(order))))
     # Rows of one score stay or go together: the last of them must fit.
-    ordered = ranked[order]
+    ordered = score[order]
     ends = [place for place in fits if place + 1 == len(order) or ordered[place + 1] > ordered[place]]
     if not ends:
         return Deferral(rule, -math.inf)
     return Deferral(rule, math.inf if ends[-1] + 1 == len(order) else float(ordered[ends[-1]]))
 
 
-def outcome(deferred: Any, loss: Array, *, root: bool) -> Outcome:
-    """What is left of the error when some rows are handed over.
+def conformal_threshold(scores: Array, level: float) -> float:
+    """`conformal_quantile` of (n,) scores; infinite without any."""
+    return float(conformal_quantile(torch.from_numpy(scores), level)) if len(scores) else math.inf
 
-    Args:
-        deferred: (N,) which.
-        loss: (N,).
-        root: whether the error is the root of the mean loss.
-    """
+
+def outcome(deferred: Flags, loss: Array, *, root: bool) -> DeferralResult:
+    """What is left of the error when some rows are handed over; see `find_deferral`."""
 
     def error(part: Array) -> float:
         mean = float(part.mean()) if len(part) else math.nan
         return math.sqrt(mean) if root else mean
 
-    return Outcome(len(loss), int(np.sum(deferred)), error(loss), error(loss[~np.asarray(deferred)]))
+    return DeferralResult(len(loss), int(np.sum(deferred)), error(loss), error(loss[~deferred]))
 
 
-def cross_checked(rule: Rule, scores: Mapping[str, Array], loss: Array, *, root: bool) -> Outcome:
-    """What a rule does to rows that did not set its threshold: each half of them by the other's.
-
-    Args:
-        rule: with its gaps filled.
-        scores: of held-out rows, in any order.
-        loss: (n,) of held-out rows.
-        root: whether the error is the root of the mean loss.
-    """
+def cross_checked(rule: Rule, scores: Mapping[str, Array], loss: Array, *, root: bool) -> DeferralResult:
+    """What a rule does to rows that did not set its threshold: each half of them by the other's."""
     by = str(rule.by)
     half = np.random.default_rng(0).permutation(len(loss)) % 2 == 0
     deferred = np.zeros(len(loss), dtype=bool)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from bayesdrop.errors import must
 from bayesdrop.tables.cells import Array, as_labels, as_numbers, missing_cells
-from bayesdrop.tables.deferral import Rule, cross_checked
-from bayesdrop.tables.infer import check_target, infer_columns, infer_task
+from bayesdrop.tables.deferral import SCORES, Rule, cross_checked, ranked
 from bayesdrop.tables.judge import Judged, judge, measures
 from bayesdrop.tables.model import TableModel
-from bayesdrop.tables.outside import add_far_numbers, ranked
 from bayesdrop.tables.prepare import Preparer
-from bayesdrop.tables.schema import Schema, Task
+from bayesdrop.tables.schema import Schema, Task, check_target, infer_columns, infer_task, listed
 
 __all__ = ["FitOptions", "FittedTable", "fit_table", "targets_of"]
 
@@ -60,10 +58,9 @@ class FitOptions:
     def __post_init__(self) -> None:
         if self.task not in ("auto", "regression", "classification"):
             raise ValueError(must("fit", "task", "auto, regression or classification", self.task))
-        if not 0 < self.held_out < 1:
-            raise ValueError(must("fit", "held_out", "in (0, 1)", self.held_out))
-        if not 0 < self.level < 1:
-            raise ValueError(must("fit", "level", "in (0, 1)", self.level))
+        for name in ("held_out", "level"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(must("fit", name, "in (0, 1)", getattr(self, name)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,17 +104,13 @@ def fit_table(
     started = time.perf_counter()
     estimator = _fitted(inputs.x, y[fitted], schema, options, progress=progress)
     judged = judge(estimator, tried.x, _places(y[held], schema), scaled=None, level=options.level)
-    add_far_numbers(tried.reasons, schema, estimator, tried.x)
+    prepare.add_far_numbers(tried, estimator)
     if options.refit:
         say("Fitting once more, to all rows; measures and thresholds are those of the first fit.")
         schema = _learned(frame, options, schema)
-        everything = Preparer(schema)(frame)
-        estimator = _fitted(everything.x, y, schema, options, progress=progress)
-    names = ("std", "epistemic", "aleatoric", "entropy", "mutual_information", "max_prob")
-    scores = {name: judged.scores[name] for name in names if name in judged.scores}
-    held_out = ranked(scores, tried.reasons.any)
+        estimator = _fitted(Preparer(schema)(frame).x, y, schema, options, progress=progress)
+    held_out = ranked({name: judged.scores[name] for name in SCORES[schema.task]}, tried.reasons.any)
     held_out |= {"loss": judged.loss} | ({} if judged.classes else {"scaled": judged.scaled})
-    tried_rule = cross_checked(rule, held_out, judged.loss, root=schema.task == "regression")
     about = {
         "rows": rows,
         "rows_without_target": rows - with_target,
@@ -129,7 +122,7 @@ def fit_table(
         "networks": len(estimator.mixture_.components),
         "draws": estimator.mixture_.num_draws,
         "measures": measures(judged, options.level),
-        "deferral": tried_rule.as_dict(),
+        "deferral": asdict(cross_checked(rule, held_out, judged.loss, root=not judged.classes)),
     }
     model = TableModel(schema, estimator, held_out, options.level, rule, about)
     return FittedTable(model, judged, held_frame)
@@ -146,14 +139,10 @@ def targets_of(frame: Any, schema: Schema, owner: str) -> tuple[Any, NDArray[Any
     if schema.target not in frame.columns:
         raise ValueError(f"{owner}: the target column {schema.target!r} must be there.")
     kept = frame[~missing_cells(frame[schema.target], schema.missing_marks)]
-    series = kept[schema.target]
-    if schema.task == "regression":
-        values, bad = as_numbers(series, schema.missing_marks)
-        if bad.any():
-            raise ValueError(f"{owner}: the target {schema.target!r} must be numbers.")
-        return kept, values
-    labels = as_labels(series, schema.missing_marks, numbers=schema.number_labels)
-    return kept, _places(labels, schema, owner)
+    y, bad = _read_target(kept[schema.target], schema.task, schema.missing_marks, schema.number_labels)
+    if bad:
+        raise ValueError(f"{owner}: the target {schema.target!r} must be numbers.")
+    return kept, _places(y, schema, owner)
 
 
 def _with_target(
@@ -164,10 +153,7 @@ def _with_target(
     for name in (options.target, *options.categorical, *options.ignore):
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
-            shown = ", ".join(map(repr, names[:6])) + (
-                f" and {len(names) - 6} more" if len(names) > 6 else ""
-            )
-            hint = f"Did you mean {near[0]!r}?" if near else f"The columns are {shown}."
+            hint = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(names, 6)}."
             raise ValueError(f"there is no column {name!r}. {hint}")
     lacking = missing_cells(frame[options.target], options.missing)
     kept = frame[~lacking] if lacking.any() else frame
@@ -179,31 +165,30 @@ def _with_target(
     series = kept[options.target]
     task, number_labels, why = infer_task(series, options.missing, options.task, len(kept))
     say(f"Target {options.target}: {task}, {why}." + ("" if why == "as asked for" else " Else: --task."))
-    if task == "regression":
-        y: NDArray[Any] = as_numbers(series, options.missing)[0]
-        classes: tuple[str, ...] = ()
-    else:
-        y = as_labels(series, options.missing, numbers=number_labels)
-        distinct = set(y.tolist())
+    y, _ = _read_target(series, task, options.missing, number_labels)
+    classes: tuple[str, ...] = ()
+    if task == "classification":
         # By value, then by digits: floats of large whole numbers may be equal.
-        classes = tuple(sorted(distinct, key=(lambda label: (float(label), label)) if number_labels else str))
+        key = (lambda label: (float(label), label)) if number_labels else str
+        classes = tuple(sorted(set(y.tolist()), key=key))
     check_target(options.target, task, y)
     marks = tuple(options.missing)
     return kept, y, Schema(options.target, task, (), classes, number_labels, marks, why)
 
 
+def _read_target(series: Any, task: Task, marks: Collection[str], numbers: bool) -> tuple[NDArray[Any], bool]:
+    """Numbers, or labels as texts; and whether a cell is none of them."""
+    if task == "classification":
+        return as_labels(series, marks, numbers=numbers), False
+    values, bad = as_numbers(series, marks)
+    return values, bool(bad.any())
+
+
 def _learned(
     frame: Any, options: FitOptions, schema: Schema, rows: NDArray[np.int64] | None = None
 ) -> Schema:
-    columns = infer_columns(
-        frame,
-        options.target,
-        categorical=options.categorical,
-        ignore=options.ignore,
-        marks=options.missing,
-        rows=rows,
-    )
-    return Schema(**{**vars(schema), "columns": columns})
+    asked = {"categorical": options.categorical, "ignore": options.ignore, "marks": options.missing}
+    return replace(schema, columns=infer_columns(frame, options.target, rows=rows, **asked))
 
 
 def _split(y: NDArray[Any], share: float, seed: int, task: Task) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -1,8 +1,10 @@
-"""What a model says about rows, block by block, and how that compares with targets that are known."""
+"""What a model says about rows, how that compares with known targets, and where it is farthest off."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,35 +12,28 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bayesdrop.calibration import conformal_quantile
 from bayesdrop.likelihoods import Categorical
 from bayesdrop.metrics import (
+    CalibrationCurve,
     accuracy,
     brier,
     expected_calibration_error,
+    interval_coverage,
+    interval_width,
+    mean_absolute_error,
     misclassification_auroc,
+    r2,
+    rmse,
 )
 from bayesdrop.predict import Prediction
-from bayesdrop.tables.cells import Array
+from bayesdrop.tables.cells import Array, Flags, as_labels, as_numbers, as_truths
+from bayesdrop.tables.deferral import conformal_threshold
+from bayesdrop.tables.schema import Schema
 
-__all__ = ["Judged", "interval_of", "judge", "measures", "predictions", "row_scores"]
+__all__ = ["Judged", "Slice", "add_intervals", "judge", "measures", "row_scores", "scores_of", "worst_slices"]
 
-#: numbers of draws that are held at a time
-_NUMBERS = 2**22
-
-
-def predictions(estimator: Any, x: Array) -> Iterator[tuple[slice, Prediction]]:
-    """Predictions of some rows at a time; draws are functions, so that the cuts change nothing.
-
-    Args:
-        estimator: a fitted DropoutRegressor or DropoutClassifier.
-        x: (N, K).
-    """
-    classes = len(getattr(estimator, "classes_", ())) or 2
-    rows = max(1, _NUMBERS // (estimator.mixture_.num_draws * classes))
-    for start in range(0, len(x), rows):
-        part = slice(start, min(start + rows, len(x)))
-        yield part, estimator.predict_dist(x[part])
+#: rows that a slice must have
+_LEAST_ROWS = 15
 
 
 def row_scores(prediction: Prediction) -> dict[str, Array]:
@@ -55,27 +50,47 @@ def row_scores(prediction: Prediction) -> dict[str, Array]:
     return {name: getattr(prediction, name).double().numpy()[:, 0] for name in names}
 
 
-def interval_of(scaled: Array, level: float) -> Callable[[Prediction], tuple[Array, Array]]:
-    """The function that gives lower and upper ends: split conformal where held-out rows are enough for it.
-
-    Below level / (1 - level) rows nothing is guaranteed, and the predictive distribution's own interval is
-    taken.
+def scores_of(estimator: Any, x: Array, y: NDArray[Any] | None = None) -> dict[str, Array]:
+    """`row_scores` of all rows; with targets, their "log_prob", and the "rank" of numbers besides.
 
     Args:
-        scaled: |y - mean| / std of held-out rows.
-        level: coverage.
+        estimator: a fitted DropoutRegressor or DropoutClassifier.
+        x: (N, K), N at least 1.
+        y: (N,) numbers, or places of the labels.
     """
-    threshold = float(conformal_quantile(torch.from_numpy(scaled), level)) if len(scaled) else np.inf
+    parts: list[dict[str, Array]] = []
+    done = 0
+    for prediction in estimator.predictions(x):
+        part = row_scores(prediction)
+        if y is not None:
+            target = torch.from_numpy(y[done : done + len(prediction)])
+            target = target if "probs" in part else target[:, None]
+            part["log_prob"] = prediction.log_prob(target).double().numpy()
+            if "probs" not in part:
+                part["rank"] = prediction.cdf(target).numpy()[:, 0]
+        done += len(prediction)
+        parts.append(part)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def ends(prediction: Prediction) -> tuple[Array, Array]:
-        if np.isfinite(threshold):
-            # As ConformalRegressor has it, but row by row: one that is not finite spoils no other.
-            mean, std = prediction.mean.double().numpy()[:, 0], prediction.std.double().numpy()[:, 0]
-            return mean - threshold * std, mean + threshold * std
-        lower, upper = prediction.interval(level)
-        return lower.double().numpy()[:, 0], upper.double().numpy()[:, 0]
 
-    return ends
+def add_intervals(
+    scores: dict[str, Array], estimator: Any, x: Array, threshold: float | Array, level: float
+) -> None:
+    """Add "lower" and "upper" to the scores of numbers: mean - threshold std and mean + threshold std.
+
+    That is split conformal prediction, row by row: a prediction that is not finite spoils no other. Where the
+    threshold is infinite, as for fewer than level / (1 - level) held-out rows, nothing is guaranteed, and the
+    predictive distribution's own interval is taken.
+    """
+    away = np.broadcast_to(threshold, len(x))
+    with np.errstate(invalid="ignore"):
+        ends = [scores["mean"] - away * scores["std"], scores["mean"] + away * scores["std"]]
+    own = np.flatnonzero(np.isinf(away))
+    if len(own):
+        found = [prediction.interval(level) for prediction in estimator.predictions(x[own])]
+        for place, end in enumerate(ends):
+            end[own] = torch.cat([pair[place] for pair in found]).double().numpy()[:, 0]
+    scores["lower"], scores["upper"] = ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,22 +125,31 @@ class Judged:
 
     @property
     def scaled(self) -> Array:
-        """(N,) |y - mean| / std; without any for labels."""
+        """(N,) |y - mean| / std, infinite where a prediction is none; without any for labels."""
         if self.classes:
             return np.empty(0)
-        return _away(self.target, self.scores)
+        with np.errstate(all="ignore"):
+            away = np.abs(self.target - self.scores["mean"]) / self.scores["std"]
+        return np.where(np.isfinite(away), away, np.inf)
 
     @property
-    def covered(self) -> NDArray[np.bool_]:
+    def covered(self) -> Flags:
         """(N,) whether the interval holds the target."""
-        inside: NDArray[np.bool_] = (self.scores["lower"] <= self.target) & (
-            self.target <= self.scores["upper"]
-        )
+        inside: Flags = (self.scores["lower"] <= self.target) & (self.target <= self.scores["upper"])
         return inside
 
-    def as_prediction(self) -> Prediction:
-        """Class probabilities as a Prediction of one draw, for `bayesdrop.metrics`."""
-        return Prediction.from_draws(torch.from_numpy(self.scores["probs"]).log()[None], Categorical())
+    def as_prediction(self) -> tuple[Prediction, torch.Tensor]:
+        """Means or probabilities as a Prediction of one draw, and the targets, for `bayesdrop.metrics`."""
+        target = torch.from_numpy(self.target)
+        if self.classes:
+            logits = torch.from_numpy(self.scores["probs"]).log()
+            return Prediction.from_draws(logits[None], Categorical()), target
+        return Prediction.from_draws(torch.from_numpy(self.scores["mean"])[None, :, None]), target[:, None]
+
+    @property
+    def calibration(self) -> CalibrationCurve:
+        """How often numbers fell below predictive quantiles."""
+        return CalibrationCurve.from_ranks(torch.from_numpy(np.asarray(self.rank)))
 
 
 def judge(estimator: Any, x: Array, y: NDArray[Any], *, scaled: Array | None, level: float) -> Judged:
@@ -138,39 +162,19 @@ def judge(estimator: Any, x: Array, y: NDArray[Any], *, scaled: Array | None, le
         scaled: |y - mean| / std of held-out rows, for intervals; those of these rows if None.
         level: coverage of the intervals.
     """
-    parts: list[dict[str, Array]] = []
-    logs, ranks, kept = [], [], []
-    classes = hasattr(estimator, "classes_")
-    for part, prediction in predictions(estimator, x):
-        parts.append(row_scores(prediction))
-        targets = torch.from_numpy(y[part]) if classes else torch.from_numpy(y[part])[:, None]
-        logs.append(prediction.log_prob(targets).double().numpy())
-        if not classes:
-            cdf: Any = prediction.likelihood
-            ranks.append(cdf.cdf(prediction.draws, targets).double().mean(0).numpy()[:, 0])
-            if scaled is not None:
-                kept.append(interval_of(scaled, level)(prediction))
-    scores = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    if classes:
-        return Judged(y, scores, np.concatenate(logs), None)
-    if scaled is None:
+    scores = scores_of(estimator, x, y)
+    judged = Judged(y, scores, scores.pop("log_prob"), scores.pop("rank", None))
+    if judged.classes:
+        return judged
+    if scaled is not None:
+        threshold: float | Array = conformal_threshold(scaled, level)
+    else:
         # Each half by the other half's threshold: no row has a say in its own interval.
-        away = _away(y, scores)
         half = np.random.default_rng(1).permutation(len(y)) % 2 == 0
-        for part, prediction in predictions(estimator, x):
-            one, two = interval_of(away[half], level)(prediction), interval_of(away[~half], level)(prediction)
-            choice = half[part]
-            kept.append((np.where(choice, two[0], one[0]), np.where(choice, two[1], one[1])))
-    scores["lower"] = np.concatenate([lower for lower, _ in kept])
-    scores["upper"] = np.concatenate([upper for _, upper in kept])
-    return Judged(y, scores, np.concatenate(logs), np.concatenate(ranks))
-
-
-def _away(y: NDArray[Any], scores: dict[str, Array]) -> Array:
-    """(N,) |y - mean| / std, infinite where a prediction is none."""
-    with np.errstate(all="ignore"):
-        away = np.abs(y - scores["mean"]) / scores["std"]
-    return np.where(np.isfinite(away), away, np.inf)
+        one, two = (conformal_threshold(judged.scaled[part], level) for part in (half, ~half))
+        threshold = np.where(half, two, one)
+    add_intervals(scores, estimator, x, threshold, level)
+    return judged
 
 
 def measures(judged: Judged, level: float) -> dict[str, float]:
@@ -180,26 +184,84 @@ def measures(judged: Judged, level: float) -> dict[str, float]:
         judged: rows.
         level: coverage that was asked of the intervals.
     """
-    found = {"rows": float(len(judged.target)), "log_likelihood": float(judged.log_prob.mean())}
+    prediction, y = judged.as_prediction()
+    found: dict[str, Any] = {"rows": len(judged.target), "log_likelihood": judged.log_prob.mean()}
     if judged.classes:
-        prediction, labels = judged.as_prediction(), torch.from_numpy(judged.target)
-        found["accuracy"] = float(accuracy(prediction, labels))
-        found["brier"] = float(brier(prediction, labels))
-        found["calibration_error"] = float(expected_calibration_error(prediction, labels))
+        found["accuracy"] = accuracy(prediction, y)
+        found["brier"] = brier(prediction, y)
+        found["calibration_error"] = expected_calibration_error(prediction, y)
         if 0 < judged.loss.mean() < 1:
-            found["misclassification_auroc"] = float(misclassification_auroc(prediction, labels))
-        return found
-    assert judged.rank is not None
-    error = judged.target - judged.scores["mean"]
-    spread = float(np.sum((judged.target - judged.target.mean()) ** 2))
-    nominal = np.arange(1, 20) / 20
-    observed = np.array([(judged.rank <= q).mean() for q in nominal])
-    found["rmse"] = float(np.sqrt(np.mean(error**2)))
-    found["mean_absolute_error"] = float(np.abs(error).mean())
-    if spread > 0:
-        found["r2"] = 1 - float(np.sum(error**2)) / spread
-    found["coverage"] = float(judged.covered.mean())
-    found["interval_level"] = level
-    found["interval_width"] = float(np.mean(judged.scores["upper"] - judged.scores["lower"]))
-    found["calibration_error"] = float(np.sqrt(np.mean((observed - nominal) ** 2)))
-    return found
+            found["misclassification_auroc"] = misclassification_auroc(prediction, y)
+    else:
+        lower, upper = (torch.from_numpy(judged.scores[name])[:, None] for name in ("lower", "upper"))
+        found["rmse"] = rmse(prediction, y)
+        found["mean_absolute_error"] = mean_absolute_error(prediction, y)
+        if not (explained := r2(prediction, y)).isnan():
+            found["r2"] = explained
+        found["coverage"] = interval_coverage(prediction, y, interval=(lower, upper))
+        found["interval_level"] = level
+        found["interval_width"] = interval_width(prediction, interval=(lower, upper))
+        found["calibration_error"] = judged.calibration.rms_error()
+    return {name: float(value) for name, value in found.items()}
+
+
+# parts of a table, cut by one column
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rows that have something in common, what was promised for them, and what came."""
+
+    name: str
+    rows: int
+    promised: float  #: coverage of the intervals, or mean probability of the label given
+    came: float  #: share of targets inside, or of labels that were right
+    z: float  #: their distance in standard errors, below 0 for too sure
+
+
+def worst_slices(judged: Judged, frame: Any, schema: Schema, level: float) -> list[Slice]:
+    """Slices of at least 15 rows, those first whose coverage or accuracy is farthest from the promise.
+
+    Args:
+        judged: rows.
+        frame: the same rows, as they were read.
+        schema: of the model.
+        level: coverage that was asked of the intervals.
+    """
+    given = judged.scores["probs"].max(1) if judged.classes else np.full(len(judged.target), level)
+    came = judged.loss == 0 if judged.classes else judged.covered
+    slices = []
+    for name, rows in _cuts(frame, schema):
+        count = int(rows.sum())
+        if _LEAST_ROWS <= count < len(rows):
+            error = math.sqrt(float(np.sum(given[rows] * (1 - given[rows])))) / count
+            promised, share = float(given[rows].mean()), float(came[rows].mean())
+            z = (share - promised) / max(error, 0.5 / count)
+            slices.append(Slice(name, count, promised, share, z))
+    return sorted(slices, key=lambda part: -abs(part.z))
+
+
+def _cuts(frame: Any, schema: Schema) -> Iterator[tuple[str, Flags]]:
+    """Quarters of numbers, values of the rest, missing cells."""
+    marks = schema.missing_marks
+    for column in schema.used:
+        series = frame[column.name]
+        if column.kind == "category":
+            labels = as_labels(series, marks, numbers=column.numbers)
+            for label in column.categories:
+                yield f"{column.name} = {label}", labels == label
+            continue
+        values, _ = (as_numbers if column.kind == "numeric" else as_truths)(series, marks)
+        yield f"{column.name} missing", np.isnan(values)
+        finite = values[np.isfinite(values)]
+        distinct = np.unique(finite)
+        if len(distinct) <= 6:
+            for value in distinct:
+                shown = ("no", "yes")[int(value)] if column.kind == "boolean" else f"{value:g}"
+                yield f"{column.name} = {shown}", values == value
+            continue
+        # Halves, since numbers may lie farther apart than the largest there is.
+        edges = 2 * np.unique(np.quantile(0.5 * finite, [0, 0.25, 0.5, 0.75, 1]))
+        for place, (low, high) in enumerate(itertools.pairwise(edges)):
+            above = values >= low if place == 0 else values > low
+            yield f"{column.name} {low:.4g} to {high:.4g}", above & (values <= high)

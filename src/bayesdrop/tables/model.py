@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any, get_args
@@ -67,15 +67,16 @@ class TableModel:
 
     @property
     def root(self) -> bool:
-        """Whether errors are roots of mean losses."""
+        """Whether it predicts numbers: errors are then roots of mean losses."""
         return self.schema.task == "regression"
 
-    def deferral(self, rule: Rule | None = None) -> Deferral:
-        """A rule's threshold by the held-out rows; the model's own rule if None.
+    @property
+    def scaled(self) -> Array:
+        """(n,) |y - mean| / std of held-out rows, which set the intervals of numbers."""
+        return np.asarray(self.held_out.get("scaled", np.empty(0)))
 
-        Args:
-            rule: a share or an error; its gaps are filled.
-        """
+    def deferral(self, rule: Rule | None = None) -> Deferral:
+        """The threshold of a rule, its gaps filled, by the held-out rows; of the model's own rule if None."""
         asked = (self.rule if rule is None else rule).for_task(self.schema.task)
         return find_deferral(asked, self.held_out, self.held_out["loss"], root=self.root)
 
@@ -120,30 +121,26 @@ def save_table_model(
     """
     check_folder(path, force=force)
     with whole_folder(path, owner="the model") as draft:
-        _write(draft / "schema.json", model.schema.as_dict())
+        schema = json.dumps(model.schema.as_dict(), indent=1, ensure_ascii=False) + "\n"
+        (draft / "schema.json").write_text(schema, encoding="utf-8")
         model.estimator.save(draft / "model.safetensors")
         tensors = {name: torch.from_numpy(values) for name, values in model.held_out.items()}
         write_tensors(draft / "held-out.safetensors", tensors, kind=_HELD, header={})
         (draft / _REPORT).write_text(report, encoding="utf-8")
-        rule = {"share": model.rule.share, "error": model.rule.error, "by": model.rule.by}
         about = {
             "format": _FORMAT,
             "format_version": _VERSION,
             "bayesdrop_version": __version__,
             "sha256": {name: _digest(draft / name) for name in _NEEDED},
             "level": model.level,
-            "deferral": rule,
+            "deferral": asdict(model.rule),
             "about": model.about,
         }
         (draft / _ABOUT).write_bytes(to_json(about))
 
 
 def load_table_model(path: str | os.PathLike[str]) -> TableModel:
-    """Read a folder; every file is checked against what was written.
-
-    Args:
-        path: the folder.
-    """
+    """Read a folder; every file is checked against what was written."""
     path = Path(path)
     recover_folder(path)
     while True:
@@ -175,17 +172,17 @@ def _loaded(path: Path) -> TableModel:
         raise ValueError(f"{path} does not hold a table model.")
     version, digests = about.get("format_version"), about.get("sha256")
     if type(version) is not int or version < 1 or not isinstance(digests, dict):
-        raise ValueError(f"the model folder {path} is damaged: {_ABOUT} does not say what it holds.")
+        raise _damaged(path, f"{_ABOUT} does not say what it holds")
     if version > _VERSION:
         by = about.get("bayesdrop_version", "a newer bayesdrop")
         raise ValueError(f"{path} was written by bayesdrop {by}, which is newer than {__version__}.")
     if version > 1 and not has_checksum:
-        raise ValueError(f"the model folder {path} is damaged: {_ABOUT} is not as it was written.")
+        raise _damaged(path, f"{_ABOUT} is not as it was written")
     for name in _NEEDED:
         if not (path / name).is_file():
             raise ValueError(f"the model folder {path} is not whole: {name} is missing.")
         if _digest(path / name) != digests.get(name):
-            raise ValueError(f"the model folder {path} is damaged: {name} is not as it was written.")
+            raise _damaged(path, f"{name} is not as it was written")
     try:
         schema = _schema(_read(path, "schema.json")[0])
         kind = DropoutRegressor if schema.task == "regression" else DropoutClassifier
@@ -200,8 +197,12 @@ def _loaded(path: Path) -> TableModel:
         )
         _check(model)
     except Exception as error:
-        raise ValueError(f"the model folder {path} is damaged: {str(error).removesuffix('.')}.") from error
+        raise _damaged(path, str(error).removesuffix(".")) from error
     return model
+
+
+def _damaged(path: Path, what: str) -> ValueError:
+    return ValueError(f"the model folder {path} is damaged: {what}.")
 
 
 def _schema(state: dict[str, Any]) -> Schema:
@@ -240,10 +241,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
 def _read(folder: Path, name: str) -> tuple[dict[str, Any], bool]:
     """What a JSON file holds, and whether its checksum was there."""
     try:
@@ -251,7 +248,7 @@ def _read(folder: Path, name: str) -> tuple[dict[str, Any], bool]:
     except FileNotFoundError as error:
         raise ValueError(f"the model folder {folder} is not whole: {name} is missing.") from error
     except BadJson as error:
-        raise ValueError(f"the model folder {folder} is damaged: {name}: {error}.") from error
+        raise _damaged(folder, f"{name}: {error}") from error
 
 
 def _digest(path: Path) -> str:

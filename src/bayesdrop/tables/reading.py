@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from bayesdrop.errors import must, require
 
-__all__ = ["TableFile", "open_table"]
+__all__ = ["PARQUET", "TableFile", "open_table", "open_text"]
 
-_CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
-_PARQUET = (".parquet", ".pq")
+CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+PARQUET = (".parquet", ".pq")
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,9 @@ class TableFile:
             next(records)  # the header
             start = 0
             while chunk := list(itertools.islice(self._rows(records, start), rows)):
-                columns = dict(zip(self.names, zip(*chunk, strict=True), strict=True))
-                yield pandas.DataFrame(
-                    {name: list(cells) for name, cells in columns.items()},
-                    index=pandas.RangeIndex(start, start + len(chunk)),
-                    dtype=str,
-                )
+                columns = dict(zip(self.names, map(list, zip(*chunk, strict=True)), strict=True))
+                index = pandas.RangeIndex(start, start + len(chunk))
+                yield pandas.DataFrame(columns, index=index, dtype=str)
                 start += len(chunk)
             if start == 0:
                 yield pandas.DataFrame({name: [] for name in self.names}, dtype=str)
@@ -85,16 +82,14 @@ class TableFile:
             row += 1
             found = cells or [""]
             if len(found) != width:
-                raise ValueError(
-                    f"{self.path}: row {row:,} does not have {width:,} cells, as the header has, "
-                    f"but {len(found):,}."
-                )
+                said = f"row {row:,} does not have {width:,} cells, as the header has, but {len(found):,}."
+                raise ValueError(f"{self.path}: {said}")
             yield found
 
     def _parquet_chunks(self, rows: int) -> Iterator[Any]:
         pandas = require("pandas", extra="tables", owner="open_table")
         start = 0
-        with _told_of(self.path), _parquet_file(self.path) as file:
+        with _parquet_file(self.path) as file:
             for batch in file.iter_batches(batch_size=rows):
                 frame = _frame(batch, pandas)
                 frame.index = pandas.RangeIndex(start, start + len(frame))
@@ -113,19 +108,18 @@ def open_table(path: str | os.PathLike[str], *, separator: str | None = None) ->
     """
     path = Path(path)
     lower = path.name.lower()
-    if not lower.endswith((*_CSV, *_PARQUET)):
-        want = f"a file that ends in {', '.join((*_CSV, *_PARQUET))}"
+    if not lower.endswith((*CSV, *PARQUET)):
+        want = f"a file that ends in {', '.join((*CSV, *PARQUET))}"
         raise ValueError(must("open_table", "path", want, str(path)))
     if separator is not None and (len(separator) != 1 or separator in '"\r\n\0 '):
-        raise ValueError(
-            must("open_table", "separator", "one character, no quote, space or line end", separator)
-        )
+        want = "one character, no quote, space or line end"
+        raise ValueError(must("open_table", "separator", want, separator))
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a table.")
-    if lower.endswith(_PARQUET):
-        with _told_of(path), _parquet_file(path) as file:
+    if lower.endswith(PARQUET):
+        with _parquet_file(path) as file:
             header, num_rows = tuple(file.schema_arrow.names), int(file.metadata.num_rows)
         return TableFile(path, _checked(path, header), header, None, num_rows)
     separator = separator or _separator(path)
@@ -156,38 +150,36 @@ def _records(path: Path, separator: str) -> Iterator[Iterator[list[str]]]:
     """The rows of a CSV as lists of cells, the header first. An empty line is an empty list."""
     reader: Any = None
     try:
-        with _opened(path) as file:
+        with open_text(path, "rt", named=path) as file:
             reader = csv.reader(file, delimiter=separator, strict=True)
             header = next((cells for cells in reader if cells), None)
             if header is None:
                 raise ValueError(f"{path} is empty: it has no header.")
             yield itertools.chain([header], reader)
     except csv.Error as error:
-        raise _BadCells(
-            f"{path}: the cells of line {reader.line_num:,} cannot be told apart ({error})."
-        ) from error
+        said = f"the cells of line {reader.line_num:,} cannot be told apart ({error})."
+        raise _BadCells(f"{path}: {said}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: the text must be UTF-8 ({error.reason}).") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path} is damaged or not a gzip file ({error}).") from error
 
 
-def _opened(path: Path) -> TextIO:
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+def open_text(path: Path, mode: Literal["rt", "wt"], *, named: Path) -> TextIO:
+    """A text file with line ends as they stand; packed if the name that it goes by ends in .gz."""
+    encoding = "utf-8-sig" if mode == "rt" else "utf-8"
+    if named.name.lower().endswith(".gz"):
+        return gzip.open(path, mode, encoding=encoding, newline="")
+    return path.open(mode, encoding=encoding, newline="")
 
 
 def _checked(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     # A frame's index, written without a name.
     named = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(names)]
-    counts = Counter(named)
-    twice = [name for name, count in counts.items() if count > 1]
+    twice = [name for name, count in Counter(named).items() if count > 1]
     if twice:
         shown = ", ".join(map(repr, twice[:5]))
-        raise ValueError(
-            f"{path}: every column must have a name of its own; more than one is called {shown}."
-        )
+        raise ValueError(f"{path}: every column must have its own name; more than one is called {shown}.")
     void = [name for name in named if "\0" in name]
     if void:
         hint = "Is the file UTF-16? It must be UTF-8."
@@ -198,18 +190,15 @@ def _checked(path: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def _told_of(path: Path) -> Iterator[None]:
-    """What goes wrong inside of a Parquet file, as an error of ours."""
+def _parquet_file(path: Path) -> Iterator[Any]:
+    """An open Parquet file; what goes wrong inside of it is told as an error of ours."""
     arrow = require("pyarrow", extra="tables", owner="open_table")
     try:
-        yield
+        with require("pyarrow.parquet", extra="tables", owner="open_table").ParquetFile(path) as file:
+            yield file
     except arrow.ArrowException as error:
         said = " ".join(str(error).split())
         raise ValueError(f"{path} is damaged or not a Parquet file that can be read ({said}).") from error
-
-
-def _parquet_file(path: Path) -> Any:
-    return require("pyarrow.parquet", extra="tables", owner="open_table").ParquetFile(path)
 
 
 def _frame(batch: Any, pandas: Any) -> Any:

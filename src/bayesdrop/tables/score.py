@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.progress import progress_bar
-from bayesdrop.tables.deferral import Deferral, Rule
-from bayesdrop.tables.judge import interval_of, predictions, row_scores
+from bayesdrop.tables.deferral import Deferral, Rule, conformal_threshold, finite_rows, ranked
+from bayesdrop.tables.judge import add_intervals, scores_of
 from bayesdrop.tables.model import TableModel
-from bayesdrop.tables.outside import add_far_numbers, finite_rows, ranked
 from bayesdrop.tables.reading import TableFile
 from bayesdrop.tables.writing import check_output, table_writer
 
@@ -50,7 +49,7 @@ class Scored:
 
 def prediction_names(model: TableModel) -> list[str]:
     """The columns that a prediction adds."""
-    if model.schema.task == "regression":
+    if model.root:
         return ["mean", "std", "epistemic", "aleatoric", "lower", "upper", "defer", "reason"]
     names = [f"p_{label}" for label in model.schema.classes]
     return ["label", *names, "entropy", "mutual_information", "defer", "reason"]
@@ -78,29 +77,24 @@ def predict_frame(
         scored: is told what was met.
     """
     model.schema.check_names(list(frame.columns), owner)
-    prepared = model.prepare(frame, owner)
-    scaled = np.asarray(model.held_out.get("scaled", np.empty(0)))
-    interval = interval_of(scaled, model.level if level is None else level)
-    parts: list[dict[str, NDArray[Any]]] = []
-    for _, prediction in predictions(model.estimator, prepared.x):
-        part: dict[str, NDArray[Any]] = dict(row_scores(prediction))
-        if model.schema.task == "regression":
-            part["lower"], part["upper"] = interval(prediction)
-        parts.append(part)
-    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
     names = prediction_names(model)
-    if not parts:
+    prepared = model.prepare(frame, owner)
+    if not len(frame):
         kinds: dict[str, Any] = {"defer": bool, "reason": object, "label": object}
         return {name: np.empty(0, dtype=kinds.get(name, np.float64)) for name in names}
+    found: dict[str, NDArray[Any]] = scores_of(model.estimator, prepared.x)
+    if model.root:
+        level = model.level if level is None else level
+        add_intervals(found, model.estimator, prepared.x, conformal_threshold(model.scaled, level), level)
     deferral = model.deferral() if deferral is None else deferral
     reasons = prepared.reasons
-    add_far_numbers(reasons, model.schema, model.estimator, prepared.x)
+    model.prepare.add_far_numbers(prepared, model.estimator)
     reasons.add(~finite_rows(found), lambda row: "the prediction is not finite")
     outside = reasons.any
     found["defer"] = deferral(ranked(found, outside))
     reasons.add(found["defer"] & ~outside, lambda row: deferral.because(found[str(deferral.rule.by)][row]))
     found["reason"] = reasons.texts()
-    if model.schema.task == "classification":
+    if not model.root:
         classes = np.array(model.schema.classes, dtype=object)
         found["label"] = classes[found["probs"].argmax(1)]
         found |= {f"p_{label}": found["probs"][:, place] for place, label in enumerate(classes)}
@@ -152,9 +146,8 @@ def score_file(
         progress_bar("predict", table.num_rows, show=progress) as advance,
     ):
         for frame in table.chunks(chunk_rows):
-            found = predict_frame(
-                model, frame, level=level, deferral=deferral, owner=str(table.path), scored=scored
-            )
+            asked: dict[str, Any] = {"level": level, "deferral": deferral, "owner": str(table.path)}
+            found = predict_frame(model, frame, scored=scored, **asked)
             write(frame, list(found.values()))
             advance(len(frame), "")
     return scored

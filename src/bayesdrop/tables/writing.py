@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,14 +11,14 @@ from typing import Any, TextIO
 from numpy.typing import NDArray
 
 from bayesdrop.errors import require
+from bayesdrop.harmless import harmless_cell
 from bayesdrop.storage import check_writable, whole_file
 from bayesdrop.tables.cells import is_text, missing_cells
-from bayesdrop.tables.harmless import harmless_cell
-from bayesdrop.tables.reading import TableFile
+from bayesdrop.tables.reading import PARQUET, TableFile, open_text
 
-__all__ = ["check_output", "table_writer", "write_frame"]
+__all__ = ["check_free", "check_output", "table_writer", "write_frame"]
 
-_CSV, _PARQUET = (".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
+_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", *PARQUET)
 Write = Callable[[Any, Sequence[NDArray[Any]]], None]
 
 
@@ -31,17 +30,28 @@ def check_output(output: Path, source: Path, *, force: bool) -> None:
         source: the table itself.
         force: whether a file that is there may be replaced.
     """
-    if not output.name.lower().endswith((*_CSV, *_PARQUET)):
-        raise ValueError(f"the output must end in {', '.join((*_CSV, *_PARQUET))}; got {output}.")
-    if output.is_dir():
-        raise ValueError(f"the output {output} is a folder.")
-    if not output.absolute().parent.is_dir():
-        raise ValueError(f"there is no folder {output.absolute().parent} to write {output.name} in.")
+    if not output.name.lower().endswith(_ENDINGS):
+        raise ValueError(f"the output must end in {', '.join(_ENDINGS)}; got {output}.")
     if output.exists() and output.samefile(source):
         raise ValueError(f"the output must be another file than the table {source}.")
-    if output.exists() and not force:
-        raise ValueError(f"{output} is there already. Choose another name, or replace it with --force.")
-    check_writable(output, owner="predict")
+    check_free(output, force=force, owner="predict")
+
+
+def check_free(path: Path, *, force: bool, owner: str) -> None:
+    """Raise unless a file may be written there; one that is there is replaced only with `force`.
+
+    Args:
+        path: where it would go.
+        force: whether a file that is there may be replaced.
+        owner: the command, for errors of the system.
+    """
+    if path.is_dir():
+        raise ValueError(f"the output {path} is a folder.")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {path.absolute().parent} to write {path.name} in.")
+    if path.exists() and not force:
+        raise ValueError(f"{path} is there already. Choose another name, or replace it with --force.")
+    check_writable(path, owner=owner)
 
 
 @contextmanager
@@ -53,15 +63,13 @@ def table_writer(output: Path, table: TableFile, names: Sequence[str]) -> Iterat
         table: the frames come from it.
         names: of the new columns.
     """
-    lower = output.name.lower()
     with whole_file(output, owner="predict") as draft:
-        if lower.endswith(_PARQUET):
+        if output.name.lower().endswith(PARQUET):
             with _parquet_writer(draft, table, names) as write:
                 yield write
         else:
-            separator = "\t" if ".tsv" in lower else (table.separator or ",")
-            with _open(draft, packed=lower.endswith(".gz")) as file:
-                yield _csv_writer(file, separator, table, names)
+            with open_text(draft, "wt", named=output) as file:
+                yield _csv_writer(file, _separator(output, table.separator or ","), table, names)
 
 
 def write_frame(output: Path, frame: Any) -> None:
@@ -71,23 +79,20 @@ def write_frame(output: Path, frame: Any) -> None:
         output: a file that `check_output` has seen.
         frame: a pandas frame.
     """
-    lower = output.name.lower()
     with whole_file(output, owner="predict") as draft:
-        if lower.endswith(_PARQUET):
+        if output.name.lower().endswith(PARQUET):
             frame.to_parquet(draft, index=False)
             return
         safe = frame.copy()
         for name in safe.columns:
             if is_text(safe[name]):
                 safe[name] = _defused(safe[name].to_numpy(dtype=object))
-        with _open(draft, packed=lower.endswith(".gz")) as file:
-            safe.to_csv(file, sep="\t" if ".tsv" in lower else ",", index=False, lineterminator="\n")
+        with open_text(draft, "wt", named=output) as file:
+            safe.to_csv(file, sep=_separator(output, ","), index=False, lineterminator="\n")
 
 
-def _open(draft: Path, *, packed: bool) -> TextIO:
-    if packed:
-        return gzip.open(draft, "wt", encoding="utf-8", newline="")
-    return draft.open("w", encoding="utf-8", newline="")
+def _separator(output: Path, other: str) -> str:
+    return "\t" if ".tsv" in output.name.lower() else other
 
 
 class _Lines:

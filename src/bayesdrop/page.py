@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from bayesdrop.tables.harmless import visible
+from bayesdrop.harmless import visible
+from bayesdrop.plots import figure_bytes, new_figure
 from bayesdrop.version import __version__
 
-__all__ = ["note", "page", "picture", "safe", "table"]
+__all__ = ["Picture", "note", "page", "safe", "table"]
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -28,12 +29,7 @@ img { max-width: 100%; width: 30rem; }
 
 
 def page(title: str, parts: Iterable[str]) -> str:
-    """The whole page.
-
-    Args:
-        title: its heading, a text.
-        parts: pieces of HTML.
-    """
+    """The whole page: its heading, a text, and pieces of HTML."""
     head = f"<meta charset='utf-8'><title>{safe(title)}</title><style>{_STYLE}</style>"
     body = "\n".join([f"<h1>{safe(title)}</h1>", *parts, note(f"Written by bayesdrop {__version__}.")])
     return f"<!doctype html>\n<html lang='en'>\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n"
@@ -69,6 +65,18 @@ def safe(text: str) -> str:
     return escape(visible(text))
 
 
-def picture(name: str, data: bytes) -> str:
-    """PNG data as a picture of the page."""
-    return f'<img alt="{safe(name)}" src="data:image/png;base64,{base64.b64encode(data).decode("ascii")}">'
+class Picture:
+    """A picture of the page: draw on its `ax`, then take its `html`."""
+
+    def __init__(self, title: str) -> None:
+        self._figure = new_figure(5.2, 4.0)
+        self.ax = self._figure.subplots()
+        self.ax.spines[["top", "right"]].set_visible(False)
+        self.ax.set_title(title)
+
+    def html(self, *, legend: str = "best") -> str:
+        """An image with a legend, if anything has a label; `legend` is its place."""
+        if self.ax.get_legend_handles_labels()[0]:
+            self.ax.legend(frameon=False, loc=legend)
+        data = base64.b64encode(figure_bytes(self._figure, dpi=110)).decode("ascii")
+        return f'<img alt="{safe(self.ax.get_title())}" src="data:image/png;base64,{data}">'

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["harmless_cell", "visible"]
+__all__ = ["NUMBER", "harmless_cell", "visible"]
 
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 #: characters that move the cursor, colour the screen, ring, hide, or turn the direction of writing
 _ORDERS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff"
 _IN_CELLS = re.compile(f"[{_ORDERS}]")
 _IN_LINES = re.compile(f"[\t\n\r{_ORDERS}]")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def visible(text: str) -> str:
@@ -33,7 +33,7 @@ def harmless_cell(text: str) -> str:
     """
     text = _IN_CELLS.sub(_written_out, text)
     starts = text.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"))
-    return f"'{text}" if starts and not _NUMBER.fullmatch(text) else text
+    return f"'{text}" if starts and not NUMBER.fullmatch(text) else text
 
 
 def _written_out(match: re.Match[str]) -> str:

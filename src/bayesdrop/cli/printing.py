@@ -1,0 +1,50 @@
+"""What commands print: rows in columns, texts of a table made harmless, errors as a sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from bayesdrop.harmless import visible
+
+__all__ = ["plain_errors", "print_rows", "print_safely", "watched"]
+
+
+def print_rows(rows: Iterable[tuple[str, str, str]]) -> None:
+    """Rows of a name, a value and a hint, in columns."""
+    rows = list(rows)
+    width = max(len(name) for name, _, _ in rows)
+    wide = max(len(value) for _, value, _ in rows)
+    for name, value, hint in rows:
+        print_safely(f"  {name.ljust(width)}  {value.rjust(wide)}  {hint}".rstrip())
+
+
+def print_safely(line: str) -> None:
+    """A line with texts of the table in it, which must not give orders to the terminal."""
+    print(visible(line), flush=True)
+
+
+def watched(quiet: bool) -> bool:
+    """Whether somebody looks on who has not asked for quiet."""
+    return not quiet and sys.stderr.isatty()
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Say what is wrong in a sentence and exit with 2; nothing has been written by then."""
+    try:
+        yield
+    except BrokenPipeError:  # whoever read what is printed has gone: no fault of the table
+        raise
+    except KeyboardInterrupt:
+        print("Stopped; nothing was written.", file=sys.stderr)
+        raise SystemExit(130) from None
+    except Exception as error:
+        from bayesdrop.errors import Diverged
+
+        if not isinstance(error, ValueError | TypeError | OSError | Diverged | MemoryError):
+            raise
+        said = str(error) or "there is not enough memory."
+        print(f"Error: {visible(said)}", file=sys.stderr)
+        raise SystemExit(2) from error
