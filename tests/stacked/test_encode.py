@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayesdrop.stacked import Encoder, Table, TargetScale, fit_tables, preset_recipe
+from bayesdrop.stacked import Encoder, TargetScale, TrainingTable, fit_tables, preset_recipe
 
 
 def test_the_pieces_of_a_column_add_up_to_its_place_among_the_quantiles() -> None:
@@ -97,6 +97,6 @@ def test_networks_learn_the_same_from_packed_inputs(monkeypatch: pytest.MonkeyPa
     found = []
     for many in (2**26, 0):
         monkeypatch.setattr("bayesdrop.stacked.encode._MANY", many)
-        mixture = fit_tables([Table(x, y)], preset_recipe("quick", 120, 3))[0]
+        mixture = fit_tables([TrainingTable(x, y)], preset_recipe("quick", 120, 3))[0]
         found.append(mixture.draws(x))
     assert torch.equal(*found)

@@ -11,25 +11,33 @@ import pytest
 import torch
 
 from bayesdrop.errors import Diverged
-from bayesdrop.stacked import Candidate, Mixture, Recipe, Settings, Table, fit_tables
-from bayesdrop.stacked.grow import grow
-from bayesdrop.stacked.presets import PRESETS, preset_recipe
-from bayesdrop.stacked.table_fit import TableFit
+from bayesdrop.stacked import (
+    PRESETS,
+    Candidate,
+    FitRecipe,
+    Mixture,
+    Settings,
+    TrainingTable,
+    fit_tables,
+    grow,
+    preset_recipe,
+)
+from bayesdrop.stacked.fit import TableFit
 
 
-def table(rows: int = 60, seed: int = 0, **options: Any) -> Table:
+def table(rows: int = 60, seed: int = 0, **options: Any) -> TrainingTable:
     source = np.random.default_rng(seed)
     x = source.normal(size=(rows, 2))
     y = 30 + 5 * (np.sin(2 * x[:, :1]) + 0.2 * source.normal(size=(rows, 1)))
-    return Table(x, y, seed=seed, **options)
+    return TrainingTable(x, y, seed=seed, **options)
 
 
 def candidate(p: float = 0.05, bins: int = 0, **options: Any) -> Candidate:
     return Candidate(Settings(**{"hidden": (8,), "epochs": 5, "batch_size": 16, "p": p, **options}), bins)
 
 
-def recipe(*candidates: Candidate, **options: Any) -> Recipe:
-    return Recipe(
+def recipe(*candidates: Candidate, **options: Any) -> FitRecipe:
+    return FitRecipe(
         candidates or (candidate(), candidate(0.5)), **{"folds": 5, "parts": 2, "num_draws": 20, **options}
     )
 
@@ -93,8 +101,9 @@ def fit_with_scores(scores: list[list[float]], blocks: int) -> list[int]:
     fit = TableFit(
         table(len(scores[0])), recipe(*[candidate(0.1 + 0.01 * i) for i in range(len(scores))], blocks=blocks)
     )
-    fit.scores = {place: torch.tensor(values) for place, values in enumerate(scores)}
-    return fit.picks()
+    for tried, values in zip(fit.tried, scores, strict=True):
+        tried.score = torch.tensor(values)
+    return [fit.tried.index(one) for one in fit.picks()]
 
 
 def test_blocks_are_picked_to_complement_each_other() -> None:

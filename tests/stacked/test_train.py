@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,14 +14,14 @@ from torch import Tensor
 
 import bayesdrop as bd
 from bayesdrop.stacked import Job, Settings, Trained, draw_outputs, export, likelihood_of, score, train
-from bayesdrop.stacked.loop import train_stack
-from bayesdrop.stacked.network import noise_shapes
-from bayesdrop.stacked.noise_step import PRIOR_RATE, PRIOR_SHAPE
-from bayesdrop.stacked.optimise import learning_rates
+from bayesdrop.stacked.parameters import learning_rates
+from bayesdrop.stacked.scores import PRIOR_RATE, PRIOR_SHAPE
+from bayesdrop.stacked.settings import Method
+from bayesdrop.stacked.stack import noise_shapes
 from bayesdrop.stacked.streams import NoiseStreams, RowStream
-from bayesdrop.stacked.train import plan_stacks
+from bayesdrop.stacked.train import plan_stacks, train_stack
 
-METHODS = ("bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "meanfield")
+METHODS = get_args(Method)
 
 
 def table(rows: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:

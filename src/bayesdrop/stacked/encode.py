@@ -1,4 +1,4 @@
-"""From the columns of a table to the inputs of a network, and from its outputs back to the target's units."""
+"""From the columns of a table to the inputs of a network."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.errors import must
-from bayesdrop.stacked.packed import PackedInputs
-from bayesdrop.stacked.seen import Seen
 
-__all__ = ["Encoder", "TargetScale"]
+__all__ = ["Array", "Encoder", "PackedInputs", "Seen"]
 
 Array = NDArray[np.float64]
 
@@ -23,6 +21,141 @@ Array = NDArray[np.float64]
 _NUMBERS = 2**22
 #: inputs of a table from which on they are packed: a quarter of a gigabyte
 _MANY = 2**26
+#: the share of a column's values that is cut off at each end before its width is measured
+_TAIL = 0.01
+#: the widest numbers that still leave room for sums
+_LARGEST = 1e300
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Least and largest value of every column, and a margin beyond them.
+
+    The margin is the distance between the column's 1 % and 99 % quantiles (its whole range where these are
+    equal), so that one stray value does not widen it. A value is *outside* when it lies beyond the margin.
+    On held-out rows of tables that we have tried this happens to 0 to 2 rows in 1,000.
+
+    Beyond the margin nothing was learned, and the output of a network only grows. `bounded` puts such
+    values at the margin's end; all others stay as they are.
+
+    Attributes:
+        low: (D,) the least values.
+        high: (D,) the largest values.
+        margin: (D,) how far beyond them a value may lie.
+    """
+
+    low: Array
+    high: Array
+    margin: Array
+
+    @staticmethod
+    def of(x: Array) -> Seen:
+        """The range of a table.
+
+        Args:
+            x: (N, D) finite numbers, N at least 1.
+        """
+        low, high = x.min(0), x.max(0)
+        margin = np.empty(x.shape[1])
+        # Column by column: quantiles sort a copy of what they are given.
+        for column in range(x.shape[1]):
+            # Halves, since the ends of a column may lie farther apart than the largest number.
+            first, last = np.quantile(0.5 * x[:, column], [_TAIL, 1 - _TAIL])
+            width = last - first if last > first else 0.5 * high[column] - 0.5 * low[column]
+            margin[column] = 2 * min(width, _LARGEST)
+        return Seen(low, high, margin)
+
+    @property
+    def least(self) -> Array:
+        """(D,) the least value that is not outside."""
+        return np.maximum(self.low - self.margin, np.minimum(self.low, -_LARGEST))
+
+    @property
+    def most(self) -> Array:
+        """(D,) the largest value that is not outside."""
+        return np.minimum(self.high + self.margin, np.maximum(self.high, _LARGEST))
+
+    def outside(self, x: Array) -> NDArray[np.bool_]:
+        """(N, D) which values lie beyond the margin; NaN does too."""
+        if x.ndim != 2 or x.shape[1] != len(self.low):
+            raise ValueError(must("Seen", "x", f"of shape (N, {len(self.low)})", x.shape))
+        inside: NDArray[np.bool_] = (x >= self.least) & (x <= self.most)
+        return ~inside
+
+    def bounded(self, x: Array) -> Array:
+        """(N, D) with values that are outside put at the margin's end."""
+        value: Array = np.clip(x, self.least, self.most)
+        return value
+
+    def joined(self, other: Seen) -> Seen:
+        """The range of two tables together, with the larger margin."""
+        return Seen(
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            np.maximum(self.margin, other.margin),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PackedInputs:
+    """(N, K) inputs of a network, held in three numbers a column and row instead of 1 + B.
+
+    Of the B pieces of a column (see `Encoder`) all below one place are full and all above it are empty: the
+    place and its piece say everything. Indexing by rows gives the same numbers, to the last bit, as
+    indexing a tensor of all inputs.
+
+    Attributes:
+        plain: (N, D) standardised columns.
+        place: (N, D) uint8 or int16, the piece that is neither full nor empty.
+        part: (N, D) that piece.
+        empty: (D, B) pieces that are empty.
+        full: (D, B) pieces that are full.
+    """
+
+    plain: Tensor
+    place: Tensor
+    part: Tensor
+    empty: Tensor
+    full: Tensor
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.plain)
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """(R, K) inputs of some rows."""
+        return self.index_select(0, rows)
+
+    def index_select(self, dim: int, rows: Tensor) -> Tensor:
+        """As a tensor's, over axis 0."""
+        place = self.place.index_select(dim, rows)
+        columns, bins = self.full.shape
+        made = self.plain.new_empty(len(rows), columns * (1 + bins))
+        made[:, :columns] = self.plain.index_select(dim, rows)
+        pieces = made[:, columns:].view(len(rows), columns, bins)
+        full = self.numbers < place.unsqueeze(2)
+        torch.where(full, self.full, self.empty, out=pieces)
+        pieces.scatter_(2, place.to(torch.int64).unsqueeze(2), self.part.index_select(dim, rows).unsqueeze(2))
+        return made
+
+    @cached_property
+    def numbers(self) -> Tensor:
+        """(B,) 0, 1, ... to compare places with."""
+        return torch.arange(self.full.shape[1]).to(self.place.dtype)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, K)."""
+        return len(self.plain), self.plain.shape[1] + self.full.numel()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the inputs."""
+        return self.plain.dtype
+
+    def unpacked(self) -> Tensor:
+        """(N, K) all inputs."""
+        return self[torch.arange(len(self))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,39 +306,6 @@ class Encoder:
             )
         seen = Seen(arrays["low"], arrays["high"], arrays["margin"])
         return Encoder(seen, arrays["mean"], arrays["scale"], arrays.get("edges"), arrays.get("offset"))
-
-
-@dataclass(frozen=True, eq=False)
-class TargetScale:
-    """Mean and standard deviation of D targets: networks are trained on standardised ones.
-
-    Attributes:
-        mean: (D,).
-        scale: (D,); 1 for a constant target.
-    """
-
-    mean: Array
-    scale: Array
-
-    @staticmethod
-    def of(y: Array, weight: Array | None = None) -> TargetScale:
-        """Of targets (N, D), with weights (N,) of the rows."""
-        mean = np.average(y, axis=0, weights=weight)
-        scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
-        return TargetScale(mean, np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0))
-
-    def standardised(self, y: Array) -> Tensor:
-        """(N, D) in single precision."""
-        return torch.from_numpy(((y - self.mean) / self.scale).astype(np.float32))
-
-    def outputs(self, output: Tensor, *, heteroscedastic: bool) -> Tensor:
-        """Network outputs (..., D) or (..., 2 D) in the target's units, in double precision."""
-        mean, scale = torch.from_numpy(self.mean), torch.from_numpy(self.scale)
-        value = output.to(torch.float64)
-        if not heteroscedastic:
-            return value * scale + mean
-        means, log_variances = value.chunk(2, -1)
-        return torch.cat([means * scale + mean, log_variances + 2 * scale.log()], -1)
 
 
 def _mean_and_scale(x: Array) -> tuple[Array, Array]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-__all__ = ["LOGITS", "Head", "make_head", "outputs_for"]
+from bayesdrop.likelihoods.gaussian import gaussian_log_prob
 
-Level = Tensor | None
-_LOG_2PI = math.log(2 * math.pi)
+__all__ = ["LOGITS", "Head", "expected", "make_head", "outputs_for"]
+
 #: noise models whose outputs are logits
 LOGITS = ("classes", "labels")
 
@@ -22,151 +21,78 @@ def outputs_for(noise: str, targets: int) -> int:
     return 2 * targets if noise == "heteroscedastic" else targets
 
 
+def expected(output: Tensor, noise: str, targets: int) -> Tensor:
+    """(..., D) what an output expects: a target, or the probabilities of classes or labels."""
+    if noise == "classes":
+        return torch.softmax(output, -1)
+    return torch.sigmoid(output) if noise == "labels" else output[..., :targets]
+
+
 class Head(ABC):
-    """-log p(y | output), M networks at a time. Values of a row are summed, as likelihoods do.
-
-    Attributes:
-        squared_error: (M,) sum of squared errors since `reset`, over rows and outputs; Gaussian noise only.
-        count: how many errors that is, for each network.
-    """
-
-    def __init__(self) -> None:
-        self.squared_error: Tensor | None = None
-        self.count = 0
+    """-log p(y | output), M networks at a time. Values of a row are summed, as likelihoods do."""
 
     @abstractmethod
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         """-log p of every row, (M, B).
 
         Args:
             output: (M, B, outputs).
             y: (M, B, D), or labels (M, B).
-            noise: (M, 1, D) log standard deviation of the noise, where there is one.
+            level: (M, 1, D) log standard deviation of the noise, where there is one.
         """
 
     @abstractmethod
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of every row, (M, B), and the gradient of their mean with respect to the output.
-
-        Args:
-            output: (M, B, outputs).
-            y: (M, B, D), or labels (M, B).
-            noise: as in `loss`.
-            weight: (M, B) weights of the rows, of mean one over the data; None for ones.
-            noise_grad: where the gradient of `noise` goes, if it is learned.
-        """
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
+        """Derivative of `loss` in the output, (M, B, outputs), in memory of its own. Arguments as there."""
 
 
 class _Gaussian(Head):
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
-        assert noise is not None
-        error = (output - y).mul_((-noise).exp())
-        value: Tensor = 0.5 * error.square_().sum(-1) + (noise + 0.5 * _LOG_2PI).sum(-1)
-        return value
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
+        assert level is not None
+        return _gaussian_loss(output, 2 * level, y)
 
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        assert noise is not None
-        error = output - y
-        rows = output.shape[1]
-        square = error.square()
-        total = (square if weight is None else square * weight.unsqueeze(-1)).sum((1, 2))
-        self.squared_error = total if self.squared_error is None else self.squared_error + total
-        self.count += rows * output.shape[2]
-        precision = (-2 * noise).exp()
-        loss = 0.5 * (square * precision).sum(-1) + (noise + 0.5 * _LOG_2PI).sum(-1)
-        grad = error.mul_(precision / rows)
-        if noise_grad is not None:
-            slope = (1 - square * precision).div_(rows)
-            if weight is not None:
-                slope.mul_(weight.unsqueeze(-1))
-            torch.sum(slope, 1, keepdim=True, out=noise_grad)
-        if weight is not None:
-            grad.mul_(weight.unsqueeze(-1))
-        return loss, grad
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
+        assert level is not None
+        return (output - y).mul_((-2 * level).exp())
 
 
 class _Heteroscedastic(Head):
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         mean, log_variance = output.chunk(2, -1)
-        terms = (mean - y).square_().mul_((-log_variance).exp()).add_(log_variance).add_(_LOG_2PI)
-        return terms.sum(-1).mul_(0.5)
+        return _gaussian_loss(mean, log_variance, y)
 
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         mean, log_variance = output.chunk(2, -1)
-        precision = (-log_variance).exp_()
         error = mean - y
-        scaled = error * precision
-        fit = error.mul_(scaled)
-        loss = (fit + log_variance).add_(_LOG_2PI).sum(-1).mul_(0.5)
-        grad = torch.cat([scaled, fit.neg_().add_(1).mul_(0.5)], -1).div_(output.shape[1])
-        if weight is not None:
-            grad.mul_(weight.unsqueeze(-1))
-        return loss, grad
+        scaled = (-log_variance).exp_().mul_(error)
+        return torch.cat([scaled, error.mul_(scaled).neg_().add_(1).mul_(0.5)], -1)
 
 
 class _Classes(Head):
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         return -torch.log_softmax(output, -1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        log_probs = torch.log_softmax(output, -1)
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         place = y.unsqueeze(-1)
-        loss = -log_probs.gather(-1, place).squeeze(-1)
-        grad = log_probs.exp_()
-        grad.scatter_add_(-1, place, torch.full_like(place, -1, dtype=grad.dtype))
-        grad.div_(output.shape[1])
-        if weight is not None:
-            grad.mul_(weight.unsqueeze(-1))
-        return loss, grad
+        probs = torch.softmax(output, -1)
+        return probs.scatter_add_(-1, place, torch.full_like(place, -1, dtype=probs.dtype))
 
 
 class _Labels(Head):
     """log(1 + exp(f)) - y f for every label, summed over the labels of a row."""
 
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         return (softplus(output) - y * output).sum(-1)
 
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        loss = self.loss(output, y, noise)
-        grad = torch.sigmoid(output).sub_(y).div_(output.shape[1])
-        if weight is not None:
-            grad.mul_(weight.unsqueeze(-1))
-        return loss, grad
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
+        return torch.sigmoid(output).sub_(y)
+
+
+def _gaussian_loss(mean: Tensor, log_variance: Tensor, y: Tensor) -> Tensor:
+    """`gaussian_log_prob` of every row of every network, negated: (M, B)."""
+    rows = mean.shape[:2]
+    flat = (part.expand_as(mean).reshape(-1, mean.shape[2]) for part in (mean, log_variance, y))
+    return gaussian_log_prob(*flat).neg_().view(rows)
 
 
 _HEADS: dict[str, type[Head]] = {

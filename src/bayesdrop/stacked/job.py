@@ -1,19 +1,19 @@
-"""Job: data, settings and seed of one network. Trained: what came of it."""
+"""Job: data, settings and seed of one network that is to be trained."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bayesdrop.errors import must, must_be_finite
+from bayesdrop.stacked.encode import PackedInputs
 from bayesdrop.stacked.heads import outputs_for
-from bayesdrop.stacked.packed import PackedInputs
 from bayesdrop.stacked.settings import Settings
+from bayesdrop.stacked.trained import Trained
 
-__all__ = ["Job", "Trained"]
+__all__ = ["Job"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,45 +85,3 @@ class Job:
         if self.settings.noise != "classes":
             return self.y.shape[1]
         return int(self.y.max()) + 1 if self.classes is None else self.classes
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A network of a stack after training, in the units it was trained in.
-
-    Attributes:
-        settings: how it was trained.
-        seed: its seed.
-        name: of its job.
-        widths: inputs, hidden units, outputs.
-        weights: (K_in, K_out) of every layer.
-        biases: (K_out,) of every layer.
-        p: rate of every layer, shape () or (K_in,).
-        stds: (K_in, K_out) widths of the weights of every layer, with "meanfield"; None of a layer whose
-            weights are points. Empty for other methods.
-        bias_stds: (K_out,) those of the biases.
-        log_noise_std: (D,) log standard deviation of Gaussian noise; None for other noise models.
-        num_data: N it was trained on.
-        history: "epoch", "nll", "kl", and where they are there "validation", "noise_std" and "rates".
-        diverged: whether its parameters became NaN or infinite.
-        best_epoch: the epoch of the weights, where validation chose them.
-    """
-
-    settings: Settings
-    seed: int
-    name: str
-    widths: tuple[int, ...]
-    weights: list[Tensor]
-    biases: list[Tensor]
-    p: list[Tensor]
-    log_noise_std: Tensor | None
-    num_data: int
-    history: dict[str, list[Any]] = field(default_factory=dict)
-    diverged: bool = False
-    best_epoch: int | None = None
-    stds: list[Tensor | None] = field(default_factory=list)
-    bias_stds: list[Tensor | None] = field(default_factory=list)
-
-    def with_noise(self, log_noise_std: Tensor) -> Trained:
-        """The same network with another noise."""
-        return replace(self, log_noise_std=log_noise_std)

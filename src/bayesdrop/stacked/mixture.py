@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +14,13 @@ from torch import Tensor
 
 from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
 from bayesdrop.predict import Prediction
-from bayesdrop.stacked.encode import Array, Encoder, TargetScale
-from bayesdrop.stacked.job import Trained
-from bayesdrop.stacked.scores import draw_outputs, expected, mean_weight_outputs
-from bayesdrop.stacked.seen import Seen
+from bayesdrop.stacked.encode import Array, Encoder, Seen
+from bayesdrop.stacked.heads import expected
+from bayesdrop.stacked.scores import draw_outputs, mean_weight_outputs
+from bayesdrop.stacked.table import TargetScale
+from bayesdrop.stacked.trained import Trained
 
-__all__ = ["Component", "Mixture", "gamma_quantiles", "used_encoders"]
+__all__ = ["Component", "Mixture", "gamma_quantiles"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,11 +170,6 @@ class Mixture:
     def rates(self) -> list[list[float]]:
         """Mean drop rate of every layer of every network."""
         return [[float(p.mean()) for p in one.network.p] for one in self.components]
-
-
-def used_encoders(components: Sequence[Component], encoders: dict[int, Encoder]) -> dict[int, Encoder]:
-    """The encoders that the components need."""
-    return {bins: encoders[bins] for bins in sorted({one.bins for one in components})}
 
 
 def gamma_quantiles(shape: float, count: int) -> Tensor:

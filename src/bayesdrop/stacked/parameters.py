@@ -1,4 +1,4 @@
-"""Where the parameters of a stack live: one block of memory, seen layer by layer."""
+"""The parameters of a stack: one block of memory, seen layer by layer, and Adam's steps on it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.streams import generator
 
-__all__ = ["RATES", "Layout", "Parameters"]
+__all__ = ["Adam", "ParameterLayout", "Parameters", "learning_rates"]
 
-#: how the names of blocks begin that have the learning rate of drop rates
-RATES = ("logit", "log_std", "bias_log_std")
+#: the parts of a layer, each a block of its own; those from the third on have the learning rate of drop rates
+_PARTS = ("weight", "bias", "logit", "log_std", "bias_log_std")
+_WARM, _START, _END = 0.3, 1 / 25, 1e-4
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParameterLayout:
     """The blocks of a network's parameters.
 
     Attributes:
@@ -71,7 +74,7 @@ class Parameters:
     A step of an optimiser is then a few operations on one vector, however many layers there are.
     """
 
-    def __init__(self, layout: Layout, stack: int, dtype: torch.dtype) -> None:
+    def __init__(self, layout: ParameterLayout, stack: int, dtype: torch.dtype) -> None:
         self.layout = layout
         sizes = {name: stack * math.prod(shape) for name, shape in layout.shapes.items()}
         self.vector = torch.zeros(sum(sizes.values()), dtype=dtype)
@@ -108,6 +111,11 @@ class Parameters:
                     values = source.uniform(-bound, bound, tuple(network.shape))
                     network.copy_(torch.from_numpy(values))
 
+    def of_layer(self, place: int) -> dict[str, Tensor]:
+        """The blocks of a weight layer, by their parts: "weight", "bias" and what else it has."""
+        names = {part: f"{part}{place}" for part in _PARTS}
+        return {part: self.blocks[name] for part, name in names.items() if name in self.blocks}
+
     def kept(self, places: Tensor) -> Parameters:
         """A copy of some of the networks."""
         copy = Parameters(self.layout, len(places), self.vector.dtype)
@@ -119,16 +127,85 @@ class Parameters:
         """A copy of one network's blocks."""
         return {name: block[place].clone() for name, block in self.blocks.items()}
 
-    def put(self, place: int, blocks: dict[str, Tensor]) -> None:
-        """Overwrite one network's blocks."""
-        for name, block in blocks.items():
-            self.blocks[name][place] = block
-
     def norms(self) -> Tensor:
         """(M,) Euclidean norm of each network's numbers."""
         squares = [block.flatten(1).square().sum(1) for block in self.blocks.values()]
         return torch.stack(squares).sum(0).sqrt()
 
-    def finite(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def finite(self) -> NDArray[np.bool_]:
         """(M,) whether all of a network's numbers are finite."""
         return np.asarray(torch.isfinite(self.norms()))
+
+
+def learning_rates(settings: Settings, first: int, count: int, total: int) -> NDArray[np.float64]:
+    """The learning rate of steps first, ..., first + count - 1 of `total`, counted from 0.
+
+    "one-cycle" rises from lr / 25 over the first 30 % of the steps and falls to lr / 250,000, both as
+    cosines.
+    """
+    if settings.schedule == "constant":
+        return np.full(count, settings.lr)
+    steps = np.arange(first, first + count)
+    top = max(_WARM * total - 1, 0.0)
+    rising = np.clip(steps / top, 0, 1) if top > 0 else np.ones(count)
+    falling = np.clip((steps - top) / max(total - 1 - top, 1e-9), 0, 1)
+    up = 1 + (_START - 1) * (1 + np.cos(math.pi * rising)) / 2
+    low = _START * _END
+    down = low + (1 - low) * (1 + np.cos(math.pi * falling)) / 2
+    value: NDArray[np.float64] = settings.lr * np.where(steps < top, up, down)
+    return value
+
+
+class Adam:
+    """Adam's moments of all networks, which have taken the same number of steps.
+
+    Args:
+        settings: of the networks.
+        parameters: what is trained.
+    """
+
+    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+
+    def __init__(self, settings: Sequence[Settings], parameters: Parameters) -> None:
+        self._settings = list(settings)
+        self._parameters = parameters
+        self._mean = Parameters(parameters.layout, len(settings), parameters.vector.dtype)
+        self._square = Parameters(parameters.layout, len(settings), parameters.vector.dtype)
+        self._update = Parameters(parameters.layout, len(settings), parameters.vector.dtype)
+        self._steps = 0
+        dtype = parameters.vector.dtype
+        ratios = [10.0 if one.rate_lr is None else one.rate_lr / one.lr for one in settings]
+        self._rate_ratio = torch.tensor(ratios, dtype=dtype).view(-1, 1, 1)
+        limits = [math.inf if one.clip_norm is None else one.clip_norm for one in settings]
+        self._limit = torch.tensor(limits, dtype=dtype) if min(limits) < math.inf else None
+
+    def step(self, grads: Parameters, lr: Tensor) -> None:
+        """One step.
+
+        Args:
+            grads: gradients; overwritten where they are clipped.
+            lr: (M,) learning rates.
+        """
+        if self._limit is not None:
+            factor = (self._limit / (grads.norms() + 1e-12)).clamp_max(1).view(-1, 1, 1)
+            for block in grads.blocks.values():
+                block.mul_(factor)
+        self._steps += 1
+        mean, square, update = self._mean.vector, self._square.vector, self._update.vector
+        mean.lerp_(grads.vector, 1 - self.beta1)
+        square.mul_(self.beta2).addcmul_(grads.vector, grads.vector, value=1 - self.beta2)
+        torch.sqrt(square, out=update)
+        correction = math.sqrt(1 - self.beta2**self._steps)
+        update.add_(self.epsilon * correction)
+        torch.div(mean, update, out=update)
+        size = -lr.view(-1, 1, 1) * (correction / (1 - self.beta1**self._steps))
+        for name, block in self._parameters.blocks.items():
+            factor = size * self._rate_ratio if name.startswith(_PARTS[2:]) else size
+            block.addcmul_(self._update[name], factor)
+
+    def kept(self, places: Tensor, parameters: Parameters) -> Adam:
+        """The moments of some of the networks, for their parameters."""
+        copy = Adam([self._settings[place] for place in places.tolist()], parameters)
+        copy._mean, copy._square = self._mean.kept(places), self._square.kept(places)
+        copy._steps = self._steps
+        return copy
