@@ -20,9 +20,9 @@ from bayesdrop.layers.kinds import KINDS
 from bayesdrop.objectives import arm_loss
 from bayesdrop.stacked import Settings, Trained, export, likelihood_of
 from bayesdrop.stacked.layers import InputNoise
-from bayesdrop.stacked.parameters import Parameters
+from bayesdrop.stacked.parameters import ParameterLayout, Parameters
 from bayesdrop.stacked.settings import Activation, Method, NoiseModel
-from bayesdrop.stacked.stack import Stack, layout_of, noise_shapes
+from bayesdrop.stacked.stack import Stack, noise_shapes
 from bayesdrop.stacked.streams import NoiseStreams
 from bayesdrop.stacked.trained import trained_of
 
@@ -42,7 +42,7 @@ def networks(method: str, **common: Any) -> list[Settings]:
 def stack_of(settings: list[Settings], targets: int = 2, *, size: float = 1.0, spread: float = 1.0) -> Stack:
     """Networks in double precision, their rates, widths and noise not where they started."""
     outputs = 2 * targets if settings[0].noise == "heteroscedastic" else targets
-    layout = layout_of(settings[0], INPUTS, outputs, targets)
+    layout = ParameterLayout(settings[0], INPUTS, outputs, targets)
     parameters = Parameters(layout, len(settings), torch.float64)
     parameters.start(range(len(settings)))
     for name, block in parameters.blocks.items():

@@ -17,9 +17,9 @@ from bayesdrop.control.settings import EpsilonGreedy, Explore, QLearning, Thomps
 from bayesdrop.errors import Diverged, is_one_of, must, real_number, whole_number, whole_seed
 from bayesdrop.stacked.heads import Head
 from bayesdrop.stacked.layers import InputNoise
-from bayesdrop.stacked.parameters import Parameters
+from bayesdrop.stacked.parameters import ParameterLayout, Parameters
 from bayesdrop.stacked.settings import Settings
-from bayesdrop.stacked.stack import Stack, layout_of, noise_shapes
+from bayesdrop.stacked.stack import Stack, noise_shapes
 from bayesdrop.stacked.streams import NoiseStreams, generator
 from bayesdrop.stacked.trained import export, trained_of
 
@@ -118,7 +118,7 @@ class AgentStack:
             hint = "Without noise or members there is only one function to draw."
             raise ValueError(must(owner, "p", "above 0 for Thompson sampling", p, hint))
         networks = [seed * self.members + member for seed in self.seeds for member in range(self.members)]
-        layout = layout_of(self.settings, self.inputs, self.num_actions, self.num_actions)
+        layout = ParameterLayout(self.settings, self.inputs, self.num_actions, self.num_actions)
         self.parameters = Parameters(layout, len(networks), torch.float32)
         _start(self.parameters, networks, self.settings.rates)
         scale = real_number(owner, "first_scale", first_scale, "a positive number", above=0)

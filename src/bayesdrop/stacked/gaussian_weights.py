@@ -67,7 +67,6 @@ class _OutputNoise(StackLayer):
         self._normal = noise.to(self.weight.dtype)
 
     def forward(self, a: Tensor) -> Tensor:
-        """See `StackLayer`."""
         self.input = a
         self.set_variances()
         torch.mul(a, a, out=self._square)
@@ -76,7 +75,6 @@ class _OutputNoise(StackLayer):
         return torch.baddbmm(self.bias, a, self.weight, out=self.out).addcmul_(self._std, self._normal)
 
     def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
-        """See `StackLayer`."""
         self.backward_product(self.input, grad)
         slope = (grad * self._normal).div_(self._std)
         slope.masked_fill_(self._std <= _SMALLEST**0.5, 0)
@@ -106,17 +104,14 @@ class MeanField(_OutputNoise):
         torch.sum(slope, 1, keepdim=True, out=self.grads["bias_log_std"]).mul_(self.bias_variance)
 
     def add_prior(self, prior: Prior) -> None:
-        """See `StackLayer`."""
         super().add_prior(prior)
         each = prior.num_data.reciprocal()
         self.grads["log_std"].addcmul_(self.variance, prior.precision).sub_(each)
         self.grads["bias_log_std"].addcmul_(self.bias_variance, prior.bias_precision).sub_(each)
 
     def kl(self, prior: Prior) -> Tensor:
-        """See `StackLayer`."""
         weights = mean_field_kl(self.weight, self.values["log_std"], prior.length_scale)
-        biases = mean_field_kl(self.bias, self.values["bias_log_std"], prior.bias_scale)
-        return (weights.sum((1, 2)) + biases.sum((1, 2))) / prior.num_data.view(-1)
+        return prior.per_row(weights, mean_field_kl(self.bias, self.values["bias_log_std"], prior.bias_scale))
 
 
 class Variational(_OutputNoise):
@@ -126,7 +121,6 @@ class Variational(_OutputNoise):
     """
 
     def update_rate(self) -> None:
-        """See `StackLayer`."""
         self.set_rate(torch.sigmoid(self.values["logit"].clamp_max(_CEILING)))
 
     def set_variances(self) -> None:
@@ -143,15 +137,13 @@ class Variational(_OutputNoise):
         grad.copy_(over_units(grad, per_unit) * (0.5 * (logit <= _CEILING)))
 
     def add_prior(self, prior: Prior) -> None:
-        """See `StackLayer`."""
         with torch.enable_grad():
             logit = self.values["logit"].detach().requires_grad_()
             (slope,) = torch.autograd.grad(self._divergence(logit).sum(), logit)
         self.grads["logit"].addcdiv_(slope, prior.num_data)
 
     def kl(self, prior: Prior) -> Tensor:
-        """See `StackLayer`."""
-        return (self._divergence(self.values["logit"]) / prior.num_data).sum((1, 2))
+        return prior.per_row(self._divergence(self.values["logit"]))
 
     def _divergence(self, logit: Tensor) -> Tensor:
         """Of the weights that share a variance, (M, 1, 1 or K_in): each of them counts."""

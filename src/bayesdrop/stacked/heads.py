@@ -1,19 +1,88 @@
-"""The last step of a stack: from outputs to losses and their gradients, for every noise model."""
+"""Between and behind the weight layers of a stack: non-linearities, and the loss of the outputs."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import softplus
+from torch import Tensor, nn
+from torch.nn.functional import gelu, silu, softplus
 
 from bayesdrop.likelihoods.gaussian import gaussian_log_prob
 
-__all__ = ["LOGITS", "Head", "expected", "make_head", "outputs_for"]
+__all__ = [
+    "ACTIVATIONS",
+    "LOGITS",
+    "ActivationPass",
+    "Head",
+    "apply_activation",
+    "expected",
+    "make_head",
+    "outputs_for",
+]
+
+#: the module that each name stands for
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+    "tanh": nn.Tanh,
+}
+_IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": lambda h: h.clamp_min_(0),
+    "silu": lambda h: silu(h, inplace=True),
+    "gelu": gelu,
+    "tanh": torch.tanh_,
+}
 
 #: noise models whose outputs are logits
 LOGITS = ("classes", "labels")
+
+
+def apply_activation(name: str, h: Tensor) -> Tensor:
+    """The non-linearity of that name; `h` may be overwritten."""
+    return _IN_PLACE[name](h)
+
+
+class ActivationPass:
+    """One use of a non-linearity, with its derivative, in memory that is there already.
+
+    Where the derivative is known from the value alone (ReLU, tanh), the value takes the place of h.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._kept = self._value = torch.empty(0)
+        ops: Any = torch.ops.aten
+        self._forward = {"silu": ops.silu.out, "gelu": ops.gelu.out}.get(name)
+        backward = {"tanh": ops.tanh_backward, "silu": ops.silu_backward, "gelu": ops.gelu_backward}
+        self._backward = backward.get(name, ops.threshold_backward).grad_input
+
+    def forward(self, h: Tensor) -> Tensor:
+        """a = f(h); may overwrite h."""
+        if self._forward is None:
+            self._kept = apply_activation(self._name, h)
+            return self._kept
+        if self._value.shape != h.shape:
+            self._value = torch.empty_like(h)
+        self._kept = h
+        self._forward(h, out=self._value)
+        return self._value
+
+    def backward(self, grad: Tensor, masked: Tensor | None) -> Tensor:
+        """dL/dh, in the memory of dL/da.
+
+        Args:
+            grad: dL/da, or dL/d(a z) with `masked`.
+            masked: a z, the value of a ReLU under a mask z of 0 and 1, whose derivative is that of both.
+        """
+        if self._name == "relu":
+            self._backward(grad, self._kept if masked is None else masked, 0, grad_input=grad)
+        else:
+            self._backward(grad, self._kept, grad_input=grad)
+        return grad
 
 
 def outputs_for(noise: str, targets: int) -> int:
@@ -95,13 +164,7 @@ def _gaussian_loss(mean: Tensor, log_variance: Tensor, y: Tensor) -> Tensor:
     return gaussian_log_prob(*flat).neg_().view(rows)
 
 
-_HEADS: dict[str, type[Head]] = {
-    "heteroscedastic": _Heteroscedastic,
-    "classes": _Classes,
-    "labels": _Labels,
-}
-
-
 def make_head(noise: str) -> Head:
     """The head of a noise model."""
-    return _HEADS.get(noise, _Gaussian)()
+    other = {"heteroscedastic": _Heteroscedastic, "classes": _Classes, "labels": _Labels}
+    return other.get(noise, _Gaussian)()

@@ -56,6 +56,14 @@ class Prior:
         """l^2 / N of the biases, (M, 1, 1)."""
         return self.bias_scale.square() / self.num_data
 
+    def per_row(self, *divergences: Tensor) -> Tensor:
+        """(M,) sums of divergences (M, a, b), divided by N."""
+        return torch.stack([one.sum((1, 2)) for one in divergences]).sum(0) / self.num_data.view(-1)
+
+    def of_points(self, bias: Tensor) -> Tensor:
+        """Divergence of biases that are points, l^2 b^2 / 2."""
+        return 0.5 * (self.bias_scale * bias).square()
+
 
 def transposed_product(u: Tensor, grad: Tensor, out: Tensor) -> None:
     """u^T grad, into `out` as it is laid out in memory."""
@@ -79,9 +87,6 @@ class StackLayer(ABC):
         grads: where the gradients go, by the same names; empty for a layer that is not trained.
         rows: B, rows of a batch.
     """
-
-    #: whether a kept input of zero and a dropped one need not be told apart: hard masks behind a ReLU
-    hides_zeros = False
 
     def __init__(self, values: Mapping[str, Tensor], grads: Mapping[str, Tensor], rows: int) -> None:
         self.values, self.grads = values, grads
@@ -122,6 +127,10 @@ class StackLayer(ABC):
             unmasked: leave the mask of the inputs to the non-linearity that takes dL/da.
         """
 
+    @abstractmethod
+    def kl(self, prior: Prior) -> Tensor:
+        """KL(q || prior) / N of every network, (M,)."""
+
     def add_prior(self, prior: Prior) -> None:
         """Add the gradient of KL(q || prior) / N."""
         self.grads["weight"].addcmul_(self.weight, self.pull(prior))
@@ -130,14 +139,6 @@ class StackLayer(ABC):
     def pull(self, prior: Prior) -> Tensor:
         """What the gradient of KL / N in the weights is, in units of the weights: (M, 1 or K_in, 1)."""
         return prior.precision * self.scale
-
-    @abstractmethod
-    def kl(self, prior: Prior) -> Tensor:
-        """KL(q || prior) / N of every network, (M,)."""
-
-    def point_bias_kl(self, prior: Prior) -> Tensor:
-        """The part of biases that are points, l^2 |b|^2 / (2 N): (M,)."""
-        return 0.5 * (self.bias.square() * prior.bias_precision).sum((1, 2))
 
     def backward_product(self, u: Tensor, grad: Tensor) -> Tensor:
         """From u and dL/d(u W + b) to the gradient of W, which is returned, and that of b."""
@@ -159,6 +160,10 @@ class InputNoise(StackLayer):
         rows: see `StackLayer`.
         kind: "hard" 0-1 masks, "soft" concrete masks, "normal" noise, or "none".
         temperature: of soft masks.
+
+    Attributes:
+        mask: what the inputs are multiplied by.
+        masked: the inputs times the mask.
     """
 
     def __init__(
@@ -171,22 +176,17 @@ class InputNoise(StackLayer):
         temperature: float = 0.1,
     ) -> None:
         self.kind, self.temperature = kind, temperature
-        self.hides_zeros = kind == "hard"
         super().__init__(values, grads, rows)
-        self.mask = None if kind == "none" else torch.empty_like(self.input)
-        self.masked = None if kind == "none" else torch.empty_like(self.input)
-        self._scaled = torch.empty_like(self.weight) if kind in ("hard", "soft") else None
-        self._dropped: Tensor | None = None
+        self.mask, self.masked = torch.empty_like(self.input), torch.empty_like(self.input)
+        self._dropped = self.mask
+        self._scaled = torch.empty_like(self.weight) if kind in ("hard", "soft") else self.weight
 
     def set_rate(self, p: Tensor) -> None:
-        """See `StackLayer`."""
         super().set_rate(p)
         if self.kind == "hard":
             self._threshold = _thresholds(p)
 
     def set_noise(self, noise: Tensor) -> None:
-        """What the input is multiplied by, from (M, B, K_in) words or normal numbers."""
-        assert self.mask is not None
         if self.kind == "hard":
             torch.ge(noise, self._threshold, out=self.mask)
         elif self.kind == "normal":
@@ -200,42 +200,38 @@ class InputNoise(StackLayer):
 
     def set_opposite_noise(self, noise: Tensor) -> None:
         """The hard mask of u where `set_noise` has that of 1 - u: kept if u < 1 - p."""
-        assert self.mask is not None
         torch.lt(noise, -self._threshold.to(torch.int32), out=self.mask)
 
     def forward(self, a: Tensor) -> Tensor:
-        """See `StackLayer`."""
         self.input = a
-        u, weight = a, self.weight
-        if self.mask is not None:
-            u = torch.mul(a, self.mask, out=self.masked)
-        if self._scaled is not None:
-            weight = torch.mul(self.weight, self.scale, out=self._scaled)
-        return torch.baddbmm(self.bias, u, weight, out=self.out)
+        if self.kind == "none":
+            self.masked = a
+        else:
+            torch.mul(a, self.mask, out=self.masked)
+        if self._scaled is not self.weight:
+            torch.mul(self.weight, self.scale, out=self._scaled)
+        return torch.baddbmm(self.bias, self.masked, self._scaled, out=self.out)
 
     def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
-        """See `StackLayer`. Of a learned rate, the path through noise and scale: see `add_score`."""
-        weight_grad = self.backward_product(self.input if self.masked is None else self.masked, grad)
+        """See `StackLayer`. Of a learned rate, the path through noise and scale; see `add_score` too."""
+        weight_grad = self.backward_product(self.masked, grad)
         rate_grad = self.grads.get("logit")
         if rate_grad is not None:
             # d/dlogit of 1 / (1 - p) is p / (1 - p).
             per_unit = (self.weight * weight_grad).sum(2, keepdim=True).transpose(1, 2)
             rate_grad.copy_(over_units(rate_grad, per_unit.mul_(self.p / (1 - self.p))))
-        if self._scaled is not None:
+        if self._scaled is not self.weight:
             weight_grad.mul_(self.scale)
-        soft = rate_grad is not None and self.kind == "soft"
+        soft = self.kind == "soft"
         if not through and not soft:
             return self.input_grad
-        input_grad = self.backward_input(grad, self.weight if self._scaled is None else self._scaled)
-        if soft:
-            assert rate_grad is not None
-            assert self.mask is not None
-            assert self._dropped is not None
+        input_grad = self.backward_input(grad, self._scaled)
+        if soft and rate_grad is not None:
             # d keep / d logit p = -s (1 - s) / t, s the relaxed chance of being dropped
             slope = self._dropped.mul_(self.mask).div_(-self.temperature)
             per_unit = slope.mul_(input_grad).mul_(self.input).sum(1, keepdim=True)
             rate_grad.add_(over_units(rate_grad, per_unit))
-        if self.mask is not None and through and not unmasked:
+        if self.kind != "none" and through and not unmasked:
             input_grad.mul_(self.mask)
         return input_grad
 
@@ -246,11 +242,9 @@ class InputNoise(StackLayer):
             change: (M, B, 1) by how much each row's part of the loss is larger than with the opposite mask.
             noise: that the mask was made of.
         """
-        grad, mask = self.grads["logit"], self.mask
-        assert mask is not None
-        kept = mask.clone()
+        kept, grad = self.mask.clone(), self.grads["logit"]
         self.set_opposite_noise(noise)
-        per_unit = kept.sub_(mask).mul_(change).sum(1, keepdim=True)
+        per_unit = kept.sub_(self.mask).mul_(change).sum(1, keepdim=True)
         grad.add_(over_units(grad, disarm_slope(per_unit, self.p)))
 
     def pull(self, prior: Prior) -> Tensor:
@@ -262,23 +256,20 @@ class InputNoise(StackLayer):
         return prior.precision * self.scale - push
 
     def add_prior(self, prior: Prior) -> None:
-        """See `StackLayer`."""
         super().add_prior(prior)
         logit = self.values.get("logit")
         if logit is not None:
-            norm = self.weight.square().sum(2, keepdim=True).transpose(1, 2)
-            units = norm.shape[2] if logit.shape[2] == 1 else 1
             grad, p = self.grads["logit"], self.p
+            norm = self.weight.square().sum(2, keepdim=True).transpose(1, 2)
+            units = norm.shape[2] // logit.shape[2]
             grad.addcmul_(0.5 * prior.precision * over_units(grad, norm), p / (1 - p))
             grad.addcmul_(logit, units * p * (1 - p) / prior.num_data)
 
     def kl(self, prior: Prior) -> Tensor:
-        """See `StackLayer`."""
         norm = self.weight.square().sum(2, keepdim=True)
-        p = self.p.transpose(1, 2).expand_as(norm)
         divergence = gaussian_dropout_kl if self.kind == "normal" else bernoulli_dropout_kl
-        weights = divergence(norm, p, prior.length_scale).sum((1, 2)) / prior.num_data.view(-1)
-        return weights + self.point_bias_kl(prior)
+        weights = divergence(norm, self.p.transpose(1, 2).expand_as(norm), prior.length_scale)
+        return prior.per_row(weights, prior.of_points(self.bias))
 
 
 class WeightNoise(StackLayer):
@@ -291,31 +282,29 @@ class WeightNoise(StackLayer):
         values: see `StackLayer`.
         grads: see `StackLayer`.
         rows: see `StackLayer`.
-        sigma: s; None for none.
+        sigma: s; 0 for none.
+
+    Attributes:
+        kept: masks of the weights, 1 / (1 - p) included.
     """
 
     def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        grads: Mapping[str, Tensor],
-        rows: int,
-        *,
-        sigma: float | None = None,
+        self, values: Mapping[str, Tensor], grads: Mapping[str, Tensor], rows: int, *, sigma: float = 0.0
     ) -> None:
         super().__init__(values, grads, rows)
         self.sigma = sigma
         self.kept = torch.ones_like(self.weight)
+        self._normal = torch.zeros_like(self.weight)
         self._drawn = torch.empty_like(self.weight)
         self._drawn_bias = self.bias
-        self._normal = torch.zeros_like(self.weight)
 
     def set_noise(self, noise: Tensor) -> None:
-        """Masks, 1 / (1 - p) included, from (M, K_in, K_out) words.
+        """Masks from (M, K_in, K_out) words.
 
         A mixture has (M, K_in + 1, K_out + 1) normal numbers: the last row is that of the biases, and the
         last column says which units are kept, with chance 1 - p.
         """
-        if self.sigma is None:
+        if not self.sigma:
             torch.ge(noise, _thresholds(self.p), out=self.kept)
             self.kept.mul_(self.scale)
             return
@@ -326,23 +315,20 @@ class WeightNoise(StackLayer):
         self._drawn_bias = self.bias + self.sigma * noise[:, -1:, :-1]
 
     def forward(self, a: Tensor) -> Tensor:
-        """See `StackLayer`."""
         self.input = a
         torch.mul(self.weight, self.kept, out=self._drawn)
-        if self.sigma is not None:
+        if self.sigma:
             self._drawn.add_(self._normal, alpha=self.sigma)
         return torch.baddbmm(self._drawn_bias, a, self._drawn, out=self.out)
 
     def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
-        """See `StackLayer`."""
         self.backward_product(self.input, grad).mul_(self.kept)
         return self.backward_input(grad, self._drawn) if through else self.input_grad
 
     def pull(self, prior: Prior) -> Tensor:
         """See `StackLayer`. Of a mixture, what a sample tells about its component is taken off."""
-        pull = super().pull(prior)
-        if self.sigma is None:
-            return pull
+        if not self.sigma:
+            return super().pull(prior)
         # d, the distance of a unit's two components in units of s: d^2 = (|W_k| / (s (1 - p)))^2.
         square = self.weight.square().sum(2, keepdim=True)
         factor = (self.scale / self.sigma).square()
@@ -355,19 +341,16 @@ class WeightNoise(StackLayer):
                 information = mixture_information(close, self.p.transpose(1, 2).expand_as(distance)[near])
                 (by_distance,) = torch.autograd.grad(information.sum(), close)
             slope[near] = by_distance / close.detach()
-        return pull - slope * factor / prior.num_data
+        return super().pull(prior) - slope * factor / prior.num_data
 
     def kl(self, prior: Prior) -> Tensor:
-        """See `StackLayer`."""
-        square, l = self.weight.square(), prior.length_scale
-        p = self.p.transpose(1, 2)
-        if self.sigma is None:
-            weights = bernoulli_dropout_kl(square, p.expand_as(square), l).sum((1, 2))
-            return weights / prior.num_data.view(-1) + self.point_bias_kl(prior)
+        square, p, l = self.weight.square(), self.p.transpose(1, 2), prior.length_scale
+        if not self.sigma:
+            weights = bernoulli_dropout_kl(square, p.expand_as(square), l)
+            return prior.per_row(weights, prior.of_points(self.bias))
         sigma, norm = square.new_tensor(self.sigma), square.sum(2, keepdim=True)
         weights = mixture_dropout_kl(norm, p.expand_as(norm), sigma, square.shape[2], l)
-        biases = gaussian_kl(self.bias.square(), sigma.square(), prior.bias_scale)
-        return (weights.sum((1, 2)) + biases.sum((1, 2))) / prior.num_data.view(-1)
+        return prior.per_row(weights, gaussian_kl(self.bias.square(), sigma.square(), prior.bias_scale))
 
 
 def _thresholds(p: Tensor) -> Tensor:

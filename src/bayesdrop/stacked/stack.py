@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bayesdrop.stacked.gaussian_weights import MeanField, Variational
-from bayesdrop.stacked.heads import Head, make_head
+from bayesdrop.stacked.heads import ActivationPass, Head, make_head
 from bayesdrop.stacked.layers import InputNoise, Prior, StackLayer, WeightNoise
-from bayesdrop.stacked.parameters import ParameterLayout, Parameters
+from bayesdrop.stacked.parameters import Parameters
 from bayesdrop.stacked.settings import SIGMA, Settings
 
-__all__ = ["ACTIVATIONS", "Stack", "apply_activation", "layout_of", "noise_shapes"]
+__all__ = ["Stack", "noise_shapes"]
 
-#: the module that each name stands for
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "relu": nn.ReLU,
-    "silu": nn.SiLU,
-    "gelu": nn.GELU,
-    "tanh": nn.Tanh,
-}
 _MASKS = {"bernoulli": "hard", "learnable": "hard", "concrete": "soft", "gaussian": "normal"}
-
-
-def layout_of(settings: Settings, inputs: int, outputs: int, targets: int) -> ParameterLayout:
-    """The parameters of a network with these settings."""
-    widths = (inputs, *settings.hidden, outputs)
-    counts = [
-        0 if rate == 0 or not settings.learns_rates else units if settings.per_unit else 1
-        for rate, units in zip(settings.rates, widths[:-1], strict=True)
-    ]
-    gaussian = tuple(rate > 0 for rate in settings.rates) if settings.method == "meanfield" else ()
-    return ParameterLayout(widths, tuple(counts), targets if settings.noise == "learned" else 0, gaussian)
+#: the noise of every layer for one step: random words or normal numbers; None for a layer without noise
+_Noise = Sequence[Tensor | None]
 
 
 def noise_shapes(settings: Settings, widths: Sequence[int]) -> list[tuple[int, int] | None]:
@@ -57,7 +40,7 @@ def _make_layer(
         kind = _MASKS[method] if rate else "none"
         return InputNoise(values, grads, rows, kind=kind, temperature=settings.temperature)
     if method in ("dropconnect", "mixture"):
-        return WeightNoise(values, grads, rows, sigma=SIGMA if method == "mixture" else None)
+        return WeightNoise(values, grads, rows, sigma=SIGMA if method == "mixture" else 0.0)
     return MeanField(values, grads, rows) if method == "meanfield" else Variational(values, grads, rows)
 
 
@@ -85,42 +68,36 @@ class Stack:
         log_noise_std: Tensor | None,
         head: Head | None = None,
     ) -> None:
-        first = settings[0]
-        self.settings, self.first = list(settings), first
-        self.parameters = parameters
+        self.settings, self.first = list(settings), settings[0]
+        self.parameters, self.log_noise_std = parameters, log_noise_std
         dtype = parameters.vector.dtype
         self.grads = Parameters(parameters.layout, len(settings), dtype)
-        self.log_noise_std = log_noise_std
         self.squared_error: Tensor | None = None
-        self.head = make_head(first.noise) if head is None else head
+        self.head = make_head(self.first.noise) if head is None else head
         self.widths = parameters.layout.widths
         self.layers = [
-            _make_layer(first, rate, parameters.of_layer(place), self.grads.of_layer(place))
-            for place, rate in enumerate(first.rates)
+            _make_layer(self.first, rate, parameters.of_layer(place), self.grads.of_layer(place))
+            for place, rate in enumerate(self.first.rates)
         ]
-        self._activations = [_Activation(first.activation) for _ in first.hidden]
+        self._activations = [ActivationPass(self.first.activation) for _ in self.first.hidden]
         fixed = torch.tensor([one.rates for one in settings], dtype=dtype)
         for place, layer in enumerate(self.layers):
             layer.set_rate(fixed[:, place].view(-1, 1, 1))
-        self._bias_scale = torch.tensor([one.length_scale for one in settings], dtype=dtype).view(-1, 1, 1)
-        by_fan_in = torch.tensor([one.scale_by_fan_in for one in settings]).view(-1, 1, 1)
-        self._length_scales = [
-            torch.where(by_fan_in, self._bias_scale * inputs**0.5, self._bias_scale)
-            for inputs in self.widths[:-1]
-        ]
+        self._scale = torch.tensor([one.length_scale for one in settings], dtype=dtype).view(-1, 1, 1)
+        self._by_fan_in = torch.tensor([one.scale_by_fan_in for one in settings]).view(-1, 1, 1)
         self.set_num_data(num_data)
 
     def set_num_data(self, num_data: Tensor) -> None:
         """(M,) N of every network from now on, as data come in."""
-        count = num_data.view(-1, 1, 1)
-        self.priors = [Prior(scale, self._bias_scale, count) for scale in self._length_scales]
+        scales = [torch.where(self._by_fan_in, self._scale * k**0.5, self._scale) for k in self.widths[:-1]]
+        self.priors = [Prior(scale, self._scale, num_data.view(-1, 1, 1)) for scale in scales]
 
     def update_rates(self) -> None:
         """Take the rates from their logits."""
         for layer in self.layers:
             layer.update_rate()
 
-    def set_noise(self, noise: Sequence[Tensor | None]) -> None:
+    def set_noise(self, noise: _Noise) -> None:
         """The noise of a step."""
         for layer, one in zip(self.layers, noise, strict=True):
             if one is not None:
@@ -138,24 +115,20 @@ class Stack:
         learned = self.parameters.get("log_noise_std")
         return self.log_noise_std if learned is None else learned
 
-    def step_gradient(
-        self, x: Tensor, y: Tensor, weight: Tensor | None, noise: Sequence[Tensor | None]
-    ) -> Tensor:
+    def step_gradient(self, x: Tensor, y: Tensor, weight: Tensor | None, noise: _Noise) -> Tensor:
         """Gradients of one batch into `grads`. Returns the loss of every row, (M, B), without the divergence.
 
         Args:
             x: (M, B, K).
             y: (M, B, D), or labels (M, B).
             weight: (M, B) weights of the rows, of mean one over the data; None for ones.
-            noise: random words or normal numbers of every layer.
+            noise: of every layer.
         """
         loss = self.data_gradient(x, y, weight, noise)
         self.add_prior()
         return loss
 
-    def data_gradient(
-        self, x: Tensor, y: Tensor, weight: Tensor | None, noise: Sequence[Tensor | None]
-    ) -> Tensor:
+    def data_gradient(self, x: Tensor, y: Tensor, weight: Tensor | None, noise: _Noise) -> Tensor:
         """As `step_gradient`, of the loss alone: nothing of the prior is in `grads`."""
         self.update_rates()
         scored = [
@@ -181,8 +154,7 @@ class Stack:
     def _backward(self, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         """Forward and backward with the noise that was set; the loss of every row, (M, B)."""
         output, level = self.forward(x), self.noise_level()
-        loss = self.head.loss(output, y, level)
-        grad = self.head.slope(output, y, level)
+        loss, grad = self.head.loss(output, y, level), self.head.slope(output, y, level)
         share = 1 / output.shape[1] if weight is None else weight.unsqueeze(-1) / output.shape[1]
         if self.first.noise == "map":
             square = (output - y).square()
@@ -193,13 +165,13 @@ class Stack:
             torch.sum((1 - (output - y) * grad) * share, 1, keepdim=True, out=level_grad)
         grad.mul_(share)
         for place in range(len(self.layers) - 1, -1, -1):
-            layer = self.layers[place]
-            # The derivatives of a ReLU and of a mask of 0 and 1 behind it are one.
-            masked = layer.masked if isinstance(layer, InputNoise) and layer.hides_zeros else None
-            joint = self.first.activation == "relu" and masked is not None
-            grad = layer.backward(grad, through=place > 0, unmasked=joint)
+            layer, masked = self.layers[place], None
+            if self.first.activation == "relu" and isinstance(layer, InputNoise) and layer.kind == "hard":
+                # The derivatives of a ReLU and of a mask of 0 and 1 behind it are one.
+                masked = layer.masked
+            grad = layer.backward(grad, through=place > 0, unmasked=masked is not None)
             if place > 0:
-                grad = self._activations[place - 1].backward(grad, masked if joint else None)
+                grad = self._activations[place - 1].backward(grad, masked)
         return loss
 
     def add_prior(self) -> None:
@@ -210,58 +182,5 @@ class Stack:
     def kl(self) -> Tensor:
         """KL(q || prior) / N of every network, (M,)."""
         self.update_rates()
-        return torch.stack(
-            [layer.kl(prior) for layer, prior in zip(self.layers, self.priors, strict=True)]
-        ).sum(0)
-
-
-def apply_activation(name: str, h: Tensor) -> Tensor:
-    """The non-linearity of that name; `h` is overwritten."""
-    if name == "relu":
-        return h.clamp_min_(0)
-    if name == "tanh":
-        return h.tanh_()
-    if name == "silu":
-        return nn.functional.silu(h, inplace=True)
-    return nn.functional.gelu(h)
-
-
-class _Activation:
-    """One use of a non-linearity, with its derivative, in memory that is there already.
-
-    Where the derivative is known from the value alone (ReLU, tanh), the value takes the place of h.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._kept = torch.empty(0)
-        self._value = torch.empty(0)
-
-    def forward(self, h: Tensor) -> Tensor:
-        """a = f(h); may overwrite h."""
-        if self._name in ("relu", "tanh"):
-            self._kept = apply_activation(self._name, h)
-            return self._kept
-        self._kept = h
-        if self._value.shape != h.shape:
-            self._value = torch.empty_like(h)
-        ops: Any = torch.ops.aten
-        (ops.silu if self._name == "silu" else ops.gelu).out(h, out=self._value)
-        return self._value
-
-    def backward(self, grad: Tensor, masked: Tensor | None) -> Tensor:
-        """dL/dh, in the memory of dL/da.
-
-        Args:
-            grad: dL/da, or dL/d(a z) with `masked`.
-            masked: a z, the value of a ReLU under a mask z of 0 and 1, whose derivative is that of both.
-        """
-        ops: Any = torch.ops.aten
-        if self._name == "relu":
-            ops.threshold_backward.grad_input(
-                grad, self._kept if masked is None else masked, 0, grad_input=grad
-            )
-        else:
-            backward = {"tanh": ops.tanh_backward, "silu": ops.silu_backward, "gelu": ops.gelu_backward}
-            backward[self._name].grad_input(grad, self._kept, grad_input=grad)
-        return grad
+        parts = [layer.kl(prior) for layer, prior in zip(self.layers, self.priors, strict=True)]
+        return torch.stack(parts).sum(0)

@@ -18,9 +18,9 @@ from bayesdrop.progress import progress_bar
 from bayesdrop.stacked.encode import PackedInputs
 from bayesdrop.stacked.gaussian_weights import first_log_std
 from bayesdrop.stacked.job import Job
-from bayesdrop.stacked.parameters import Adam, Parameters, learning_rates
+from bayesdrop.stacked.parameters import Adam, ParameterLayout, Parameters, learning_rates
 from bayesdrop.stacked.scores import m_step, noise_mode, score
-from bayesdrop.stacked.stack import Stack, layout_of, noise_shapes
+from bayesdrop.stacked.stack import Stack, noise_shapes
 from bayesdrop.stacked.streams import NoiseStreams, RowStream
 from bayesdrop.stacked.trained import Trained, trained_of
 
@@ -213,7 +213,7 @@ class _Loop:
         self.members = [_Member(job, at) for job, at in zip(jobs, self.table.offsets, strict=True)]
         self.active = list(self.members)
         settings = [job.settings for job in jobs]
-        layout = layout_of(first.settings, first.x.shape[1], first.widths[-1], first.targets)
+        layout = ParameterLayout(first.settings, first.x.shape[1], first.widths[-1], first.targets)
         parameters = Parameters(layout, len(jobs), first.x.dtype)
         parameters.start([job.seed for job in jobs], [one.first_weights for one in settings])
         levels = torch.tensor([one.noise_std for one in settings], dtype=first.x.dtype).log()
@@ -298,7 +298,7 @@ class _Loop:
         due = [place for place, one in enumerate(self.active) if one.is_check(self.step)]
         if not due:
             return
-        divergence, finite = self.stack.kl(), self.stack.parameters.finite()
+        divergence, finite = self.stack.kl(), self.stack.parameters.norms().isfinite().tolist()
         done: list[int] = []
         for place in due:
             member = self.active[place]
@@ -310,7 +310,7 @@ class _Loop:
                 member.history.setdefault("validation", []).append(value)
                 stopped |= member.judge(value, epoch, self._blocks(place))
             if stopped:
-                member.result = member.last_m_step(self._result(place, diverged=not bool(finite[place])))
+                member.result = member.last_m_step(self._result(place, diverged=not finite[place]))
                 done.append(place)
         if done:
             self._leave(done)

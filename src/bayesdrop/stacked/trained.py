@@ -13,8 +13,8 @@ from bayesdrop.layers import MeanFieldGaussian, StochasticLayer, VariationalGaus
 from bayesdrop.layers.kinds import KINDS, make_layer
 from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
 from bayesdrop.stacked.gaussian_weights import rate_of
+from bayesdrop.stacked.heads import ACTIVATIONS
 from bayesdrop.stacked.settings import SIGMA, Settings
-from bayesdrop.stacked.stack import ACTIVATIONS
 
 __all__ = ["Trained", "export", "likelihood_of", "trained_of"]
 
