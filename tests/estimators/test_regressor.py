@@ -89,7 +89,8 @@ def test_the_global_random_state_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "meanfield"]
+    "method",
+    ["bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "mixture", "variational", "meanfield"],
 )
 @pytest.mark.parametrize("noise", ["fixed", "map", "learned", "heteroscedastic"])
 def test_every_posterior_and_noise_fits(method: str, noise: str) -> None:

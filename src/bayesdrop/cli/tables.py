@@ -25,7 +25,9 @@ def _add_fit(app: Any, typer: Any) -> None:
     output_option = typer.Option(..., "--output", "-o", help="The folder to write the model in.")
     task_option = typer.Option("auto", "--task", help="auto, regression or classification.")
     method_option = typer.Option(
-        None, "--method", help="bernoulli, concrete, learnable, gaussian, dropconnect, meanfield."
+        None,
+        "--method",
+        help="bernoulli, concrete, learnable, gaussian, dropconnect, mixture, variational, meanfield.",
     )
     preset_option = typer.Option(None, "--preset", help="default, quick, gal2016, gal2018 or two-layers.")
     hidden_option = typer.Option(None, "--hidden", help="Widths of the hidden layers, as 64,64.")

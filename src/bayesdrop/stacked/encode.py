@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,13 +13,13 @@ from torch import Tensor
 
 from bayesdrop.errors import must
 
-__all__ = ["Array", "Encoder", "PackedInputs", "Seen"]
+__all__ = ["Array", "EncodedRows", "Encoder", "Seen"]
 
 Array = NDArray[np.float64]
 
-#: numbers of an encoding that are held in double precision at a time
-_NUMBERS = 2**22
-#: inputs of a table from which on they are packed: a quarter of a gigabyte
+#: numbers of an encoding that are held in double precision at a time: what fits into a core's cache
+_NUMBERS = 2**16
+#: inputs of a table from which on they are made when they are asked for: a quarter of a gigabyte
 _MANY = 2**26
 #: the share of a column's values that is cut off at each end before its width is measured
 _TAIL = 0.01
@@ -97,68 +97,6 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class PackedInputs:
-    """(N, K) inputs of a network, held in three numbers a column and row instead of 1 + B.
-
-    Of the B pieces of a column (see `Encoder`) all below one place are full and all above it are empty: the
-    place and its piece say everything. Indexing by rows gives the same numbers, to the last bit, as
-    indexing a tensor of all inputs.
-
-    Attributes:
-        plain: (N, D) standardised columns.
-        place: (N, D) uint8 or int16, the piece that is neither full nor empty.
-        part: (N, D) that piece.
-        empty: (D, B) pieces that are empty.
-        full: (D, B) pieces that are full.
-    """
-
-    plain: Tensor
-    place: Tensor
-    part: Tensor
-    empty: Tensor
-    full: Tensor
-
-    def __len__(self) -> int:
-        """N."""
-        return len(self.plain)
-
-    def __getitem__(self, rows: Tensor) -> Tensor:
-        """(R, K) inputs of some rows."""
-        return self.index_select(0, rows)
-
-    def index_select(self, dim: int, rows: Tensor) -> Tensor:
-        """As a tensor's, over axis 0."""
-        place = self.place.index_select(dim, rows)
-        columns, bins = self.full.shape
-        made = self.plain.new_empty(len(rows), columns * (1 + bins))
-        made[:, :columns] = self.plain.index_select(dim, rows)
-        pieces = made[:, columns:].view(len(rows), columns, bins)
-        full = self.numbers < place.unsqueeze(2)
-        torch.where(full, self.full, self.empty, out=pieces)
-        pieces.scatter_(2, place.to(torch.int64).unsqueeze(2), self.part.index_select(dim, rows).unsqueeze(2))
-        return made
-
-    @cached_property
-    def numbers(self) -> Tensor:
-        """(B,) 0, 1, ... to compare places with."""
-        return torch.arange(self.full.shape[1]).to(self.place.dtype)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(N, K)."""
-        return len(self.plain), self.plain.shape[1] + self.full.numel()
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the inputs."""
-        return self.plain.dtype
-
-    def unpacked(self) -> Tensor:
-        """(N, K) all inputs."""
-        return self[torch.arange(len(self))]
-
-
-@dataclass(frozen=True, eq=False)
 class Encoder:
     """Standardised columns and, beside them, a piecewise-linear encoding of each.
 
@@ -210,8 +148,9 @@ class Encoder:
             if len(values) > 2:
                 edges[column, : len(values)] = values
         plain = Encoder(seen, mean, scale, edges, np.zeros(x.shape[1] * bins))
-        means = [plain._pieces_of(column, values).mean(0) for column, values in enumerate(x.T)]
-        return Encoder(seen, mean, scale, edges, np.concatenate(means))
+        columns = [slice(column, column + 1) for column in range(x.shape[1])]
+        means = [plain._pieces(x[:, column], column).mean(0) for column in columns]
+        return replace(plain, offset=np.concatenate(means))
 
     @property
     def width(self) -> int:
@@ -223,64 +162,34 @@ class Encoder:
         if x.ndim != 2 or x.shape[1] != len(self.mean):
             raise ValueError(must("Encoder", "x", f"of shape (N, {len(self.mean)})", x.shape))
         made = np.empty((len(x), self.width), dtype=np.float32)
-        rows = max(1, _NUMBERS // self.width)
+        rows, columns, unit = max(1, _NUMBERS // self.width), len(self.mean), self._unit
         for start in range(0, len(x), rows):
-            part = self.seen.bounded(x[start : start + rows])
-            made[start : start + rows, : len(self.mean)] = self._standardised(part)
-            if self.edges is not None:
-                made[start : start + rows, len(self.mean) :] = self._pieces(part)
+            part, out = self.seen.bounded(x[start : start + rows]), made[start : start + rows]
+            out[:, :columns] = (part * unit - self.mean * unit) / (self.scale * unit)
+            if self.offset is not None:
+                out[:, columns:] = np.subtract(pieces := self._pieces(part), self.offset, out=pieces)
         return torch.from_numpy(made)
 
-    def table_inputs(self, x: Array) -> Tensor | PackedInputs:
-        """The inputs of a table that networks learn from: the same numbers, packed where they are many."""
-        if self.edges is None or len(x) * self.width <= _MANY:
-            return self(x)
-        return self.packed(x)
+    def table_inputs(self, x: Array) -> Tensor | EncodedRows:
+        """The inputs of a table that networks learn from; where they are many, made when asked for."""
+        many = self.edges is not None and len(x) * self.width > _MANY
+        return EncodedRows(self, x) if many else self(x)
 
-    def packed(self, x: Array) -> PackedInputs:
-        """(N, D) numbers to packed inputs."""
-        assert self.edges is not None
-        assert self.offset is not None
-        offset = self.offset.reshape(len(self.mean), -1)
-        bins = offset.shape[1]
-        plain = np.empty(x.shape, dtype=np.float32)
-        place = np.empty(x.shape, dtype=np.uint8 if bins <= 256 else np.int16)
-        part = np.empty(x.shape, dtype=np.float32)
-        rows = max(1, _NUMBERS // self.width)
-        for start in range(0, len(x), rows):
-            these = slice(start, start + rows)
-            bounded = self.seen.bounded(x[these])
-            plain[these] = self._standardised(bounded)
-            for column, values in enumerate(bounded.T):
-                pieces = self._pieces_of(column, values)
-                # The first that is not full; the last of all where all are.
-                found = np.argmax(pieces < 1, axis=1)
-                found[pieces[:, -1] == 1] = bins - 1
-                place[these, column] = found
-                part[these, column] = pieces[np.arange(len(found)), found] - offset[column, found]
-        empty, full = (0 - offset).astype(np.float32), (1 - offset).astype(np.float32)
-        return PackedInputs(*map(torch.from_numpy, (plain, place, part, empty, full)))
-
-    def _standardised(self, x: Array) -> Array:
-        unit = self._unit
-        value: Array = (x * unit - self.mean * unit) / (self.scale * unit)
+    def _pieces(self, x: Array, columns: slice = slice(None)) -> Array:
+        """(N, D * B) pieces of some columns: those of a column add up to its place among the edges."""
+        low, width = (part[columns] for part in self._intervals)
+        pieces = (x * self._unit[columns])[:, :, None] - low
+        pieces /= width
+        value: Array = np.clip(pieces, 0, 1, out=pieces).reshape(len(x), -1)
         return value
 
-    def _pieces(self, x: Array) -> Array:
-        assert self.offset is not None
-        parts = [self._pieces_of(column, values) for column, values in enumerate(x.T)]
-        value: Array = np.concatenate(parts, 1) - self.offset
-        return value
-
-    def _pieces_of(self, column: int, values: Array) -> Array:
-        """(N, B) pieces of one column, which add up to its place among the edges."""
+    @cached_property
+    def _intervals(self) -> tuple[Array, Array]:
+        """(D, B) lower ends and widths of the intervals; those that are not needed begin at infinity."""
         assert self.edges is not None
-        edges = self.edges[column] * self._unit[column]
-        used = ~np.isnan(edges[1:])
-        low, high = edges[:-1][used], edges[1:][used]
-        pieces = np.zeros((len(values), len(used)))
-        pieces[:, used] = np.clip(((values * self._unit[column])[:, None] - low) / (high - low), 0, 1)
-        return pieces
+        edges = self.edges * self._unit[:, None]
+        used = ~np.isnan(edges[:, 1:])
+        return np.where(used, edges[:, :-1], np.inf), np.where(used, np.diff(edges), 1.0)
 
     @cached_property
     def _unit(self) -> Array:
@@ -306,6 +215,37 @@ class Encoder:
             )
         seen = Seen(arrays["low"], arrays["high"], arrays["margin"])
         return Encoder(seen, arrays["mean"], arrays["scale"], arrays.get("edges"), arrays.get("offset"))
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRows:
+    """(N, width) inputs of a long table, a row made when it is asked for: the numbers of `encoder(x)`.
+
+    Attributes:
+        encoder: of the columns.
+        x: (N, D) columns.
+    """
+
+    encoder: Encoder
+    x: Array
+    dtype = torch.float32
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, width)."""
+        return len(self.x), self.encoder.width
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.x)
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """(R, width) inputs of some rows."""
+        return self.encoder(self.x[rows.numpy()])
+
+    def index_select(self, dim: int, rows: Tensor) -> Tensor:
+        """As a tensor's, over axis 0."""
+        return self[rows]
 
 
 def _mean_and_scale(x: Array) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.errors import Diverged, must
-from bayesdrop.stacked.encode import Encoder, PackedInputs, Seen
+from bayesdrop.stacked.encode import EncodedRows, Encoder, Seen
 from bayesdrop.stacked.held_out import (
     Calibration,
     HeldOut,
@@ -123,7 +123,7 @@ class TableFit:
         self.parts = min(recipe.parts, self.folds) if self.size > 1 else 0
         self.tried = [Tried(candidate) for candidate in recipe.candidates]
         self.encoders: dict[int, Encoder] = {}
-        self.inputs: dict[int, Tensor | PackedInputs] = {}
+        self.inputs: dict[int, Tensor | EncodedRows] = {}
         self.proposals = Proposals(recipe, table.seed) if recipe.rounds else None
 
     def _job(self, tried: Tried, network: int, rows: Tensor | None, held: Tensor | None = None) -> Job:

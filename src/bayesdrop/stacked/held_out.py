@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must
-from bayesdrop.stacked.encode import PackedInputs
+from bayesdrop.stacked.encode import EncodedRows
 from bayesdrop.stacked.heads import LOGITS, make_head
 from bayesdrop.stacked.scores import draw_outputs
 from bayesdrop.stacked.trained import Trained
@@ -125,7 +125,7 @@ class HeldOut:
 
 @torch.no_grad()
 def held_out(
-    network: Trained, x: Tensor | PackedInputs, y: Tensor, rows: Tensor, *, num_draws: int, seed: int
+    network: Trained, x: Tensor | EncodedRows, y: Tensor, rows: Tensor, *, num_draws: int, seed: int
 ) -> HeldOut:
     """Draws for the given rows of a table."""
     outputs = torch.cat(list(draw_outputs(network, x[rows], num_draws=num_draws, seed=seed)))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must, must_be_finite
-from bayesdrop.stacked.encode import PackedInputs
+from bayesdrop.stacked.encode import EncodedRows
 from bayesdrop.stacked.heads import outputs_for
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.trained import Trained
@@ -21,7 +21,7 @@ class Job:
     """One network to train. Jobs that share a table should share its tensors: they are then held once.
 
     Args:
-        x: (R, K) inputs of a table, standardised as they should be; packed, if they are many.
+        x: (R, K) inputs of a table, standardised as they should be; encoded when asked for, if they are many.
         y: (R, D) targets; (R,) integer labels with `noise="classes"`; (R, D) of 0 and 1 with "labels".
         settings: how the network is built and trained.
         seed: of first weights, order of rows and noise.
@@ -33,7 +33,7 @@ class Job:
         name: anything that tells the job from others.
     """
 
-    x: Tensor | PackedInputs
+    x: Tensor | EncodedRows
     y: Tensor
     settings: Settings
     seed: int = 0
@@ -47,8 +47,7 @@ class Job:
     def __post_init__(self) -> None:
         if len(self.x.shape) != 2 or not self.x.dtype.is_floating_point:
             raise ValueError(must("Job", "x", "a floating tensor of shape (R, K)", tuple(self.x.shape)))
-        # Of packed inputs only the standardised columns can be other than finite.
-        must_be_finite("Job", "x", self.x.plain if isinstance(self.x, PackedInputs) else self.x)
+        must_be_finite("Job", "x", torch.from_numpy(self.x.x) if isinstance(self.x, EncodedRows) else self.x)
         labels = self.settings.noise == "classes"
         if labels and (self.y.dim() != 1 or self.y.dtype != torch.int64):
             raise ValueError(must("Job", "y", "int64 labels of shape (R,)", f"{tuple(self.y.shape)}"))

@@ -127,26 +127,20 @@ def gal2016(
 
     Reference: Gal & Ghahramani (2016), section 5.3.
     """
-    settings = Settings(
-        hidden=(_units(rows),),
+    settings = _of_papers(
+        rows,
+        p,
+        epochs or (200 if rows >= _MANY else 400),
         noise=noise,
-        p=p,
-        input_p=p,
         length_scale=length_scale,
         noise_std=1.0 if precision is None else precision**-0.5,
-        epochs=epochs or (200 if rows >= _MANY else 400),
         # As the paper says. Those of 128, which its repository has had since, give the table of 2018 instead.
         batch_size=32,
-        lr=1e-3,
-        schedule="constant",
-        first_weights="glorot",
         check_every=100,
     )
     if precision is not None or noise in LOGITS:
         return FitRecipe((Candidate(settings),), parts=0, calibrate=False, num_draws=1000)
-    return FitRecipe(
-        (Candidate(settings),), folds=5, parts=1, holdout="last", refit=True, num_draws=1000, judge_draws=300
-    )
+    return FitRecipe((Candidate(settings),), **_LAST_ROWS)
 
 
 def gal2018(
@@ -155,10 +149,9 @@ def gal2018(
     *,
     rates: tuple[float, ...] = (0.005, 0.01, 0.05, 0.1),
     precisions: tuple[float, ...] | None = None,
-    length_scale: float = 1e-2,
     epochs: int | None = None,
-    hidden: tuple[int, ...] | None = None,
     noise: NoiseModel = "fixed",
+    **options: Any,
 ) -> FitRecipe:
     """A grid of rates and precisions on the last 20 % of the training rows, then a fit to all of them.
 
@@ -167,74 +160,47 @@ def gal2018(
         columns: of the table.
         rates: of dropping, inputs included.
         precisions: tau in the target's units to choose from; any, by a sweep, if None.
-        length_scale: prior length scale.
         epochs: passes over the data; 4,000, or 2,000 for many rows, if None.
-        hidden: one layer of 50 units (100 for many rows) if None.
         noise: "fixed", "classes" or "labels".
+        options: settings that are not those of the paper, as `length_scale` or `hidden`.
 
     Reference: the protocol of 2018 in the authors' repository of Gal & Ghahramani (2016).
     """
-    candidates = [
-        Candidate(
-            Settings(
-                hidden=hidden or (_units(rows),),
-                noise=noise,
-                p=p,
-                input_p=p,
-                length_scale=length_scale,
-                epochs=epochs or (2000 if rows >= _MANY else 4000),
-                lr=1e-3,
-                schedule="constant",
-                # As the authors' framework has them: networks come out better than from `nn.Linear`'s.
-                first_weights="glorot",
-                check_every=500,
-            )
-        )
-        for p in rates
-    ]
-    return FitRecipe(
-        tuple(candidates),
-        folds=5,
-        parts=1,
-        holdout="last",
-        refit=True,
-        precisions=None if noise in LOGITS else precisions,
-        num_draws=1000,
-        judge_draws=300,
-    )
+    epochs = epochs or (2000 if rows >= _MANY else 4000)
+    settings = [_of_papers(rows, p, epochs, noise=noise, check_every=500, **options) for p in rates]
+    grid = None if noise in LOGITS else precisions
+    return FitRecipe(tuple(map(Candidate, settings)), precisions=grid, **_LAST_ROWS)
 
 
-def two_layers(
-    rows: int,
-    columns: int,
-    *,
-    rates: tuple[float, ...] = (0.005, 0.01, 0.05, 0.1),
-    precisions: tuple[float, ...] | None = None,
-    length_scale: float = 1e-2,
-    epochs: int = 20_000,
-    noise: NoiseModel = "fixed",
-) -> FitRecipe:
+def two_layers(rows: int, columns: int, *, epochs: int = 20_000, **options: Any) -> FitRecipe:
     """As `gal2018` with two hidden layers and five times the epochs: the "Dropout" column of 2017.
 
     Args:
         rows: N of the table.
         columns: of the table.
-        rates: of dropping, inputs included.
-        precisions: tau in the target's units to choose from; any, by a sweep, if None.
-        length_scale: prior length scale.
         epochs: passes over the data.
-        noise: "fixed", "classes" or "labels".
+        options: as those of `gal2018`.
     """
-    return gal2018(
-        rows,
-        columns,
-        rates=rates,
-        precisions=precisions,
-        length_scale=length_scale,
-        epochs=epochs,
-        hidden=(_units(rows),) * 2,
-        noise=noise,
-    )
+    return gal2018(rows, columns, epochs=epochs, hidden=(_units(rows),) * 2, **options)
+
+
+#: what the papers' protocols judge by: the last 20 % of the rows, and many draws
+_LAST_ROWS: dict[str, Any] = {
+    "folds": 5,
+    "parts": 1,
+    "holdout": "last",
+    "refit": True,
+    "num_draws": 1000,
+    "judge_draws": 300,
+}
+
+
+def _of_papers(rows: int, p: float, epochs: int, **options: Any) -> Settings:
+    """The papers' network: one rate everywhere, Adam at a constant 1e-3."""
+    hidden = options.pop("hidden", (_units(rows),))
+    # First weights as the authors' framework has them: networks come out better than from `nn.Linear`'s.
+    constant: dict[str, Any] = {"lr": 1e-3, "schedule": "constant", "first_weights": "glorot"}
+    return Settings(hidden=hidden, p=p, input_p=p, epochs=epochs, **constant, **options)
 
 
 def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> FitRecipe:
@@ -253,13 +219,8 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     batch = 32 if rows <= 32 else 128 if rows < 20_000 else 256
     steps = 900 if small else 3500 if rows < 20_000 else 9000
     epochs = max(1, min(250, round(steps * batch / rows)))
-    common: dict[str, Any] = {
-        "noise": noise,
-        "lr": 3e-3,
-        "batch_size": batch,
-        "epochs": epochs,
-        "check_every": epochs,
-    }
+    common: dict[str, Any] = {"noise": noise, "batch_size": batch, "epochs": epochs, "check_every": epochs}
+    common["lr"] = 3e-3
     # Sharp bends and much dropout against smoothness and little of it: tables differ in what they like.
     rough = Settings(hidden=(width,) * 2, p=0.1 if small else 0.05, activation="relu", **common)
     smooth = Settings(hidden=(width,) * 2, p=0.01, activation="silu", **common)

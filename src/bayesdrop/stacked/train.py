@@ -15,7 +15,6 @@ from torch import Tensor
 from bayesdrop.errors import must, whole_number
 from bayesdrop.processes import process_pool
 from bayesdrop.progress import progress_bar
-from bayesdrop.stacked.encode import PackedInputs
 from bayesdrop.stacked.gaussian_weights import first_log_std
 from bayesdrop.stacked.job import Job
 from bayesdrop.stacked.parameters import Adam, ParameterLayout, Parameters, learning_rates
@@ -173,8 +172,7 @@ class _JoinedRows:
         places = dict(zip((key for key, _ in tables), starts, strict=False))
         self.offsets = [places[id(job.x), id(job.y), id(job.weight)] for job in jobs]
         xs, ys = [job.x for _, job in tables], [job.y for _, job in tables]
-        unpacked = [x.unpacked() if isinstance(x, PackedInputs) else x for x in xs if len(xs) > 1]
-        self.x = torch.cat(unpacked) if unpacked else xs[0]
+        self.x = torch.cat([x[torch.arange(len(x))] for x in xs]) if len(xs) > 1 else xs[0]
         self.y = torch.cat(ys) if len(ys) > 1 else ys[0]
         self.weight: Tensor | None = None
         if any(job.weight is not None for job in jobs):
