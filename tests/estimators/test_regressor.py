@@ -102,6 +102,16 @@ def test_every_posterior_and_noise_fits(method: str, noise: str) -> None:
     assert len(model.mixture_.components) == 2
 
 
+@pytest.mark.parametrize("method", ["mixture", "variational"])
+def test_other_posteriors_are_saved_and_go_on_with_more_rows(tmp_path: Path, method: str) -> None:
+    x, y = waves(120)
+    model = DropoutRegressor(**SMALL, method=method, p=0.05, input_p=0.02).fit(x[:80], y[:80])
+    model.save(tmp_path / "model.safetensors")
+    loaded = DropoutRegressor.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
+    assert np.isfinite(model.partial_fit(x[80:], y[80:]).predict(x)).all()
+
+
 @pytest.mark.parametrize("noise", ["map", "heteroscedastic"])
 @pytest.mark.parametrize("input_p", [0.0, 0.05])
 def test_gaussian_weights_are_saved_and_go_on_with_more_rows(

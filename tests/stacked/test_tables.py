@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import bayesdrop.stacked
 from bayesdrop.errors import Diverged
 from bayesdrop.stacked import (
     PRESETS,
@@ -46,6 +47,14 @@ def assert_same(first: Mixture, second: Mixture) -> None:
     x = np.random.default_rng(9).normal(size=(7, 2))
     torch.testing.assert_close(first.draws(x), second.draws(x), rtol=1e-3, atol=1e-3)
     assert [row["picked"] for row in first.search] == [row["picked"] for row in second.search]
+
+
+@pytest.mark.parametrize(("old", "new"), [("Table", TrainingTable), ("Recipe", FitRecipe)])
+def test_names_of_before_are_told_of(old: str, new: type) -> None:
+    with pytest.warns(FutureWarning, match=f"{old} is now called {new.__name__}"):
+        assert getattr(bayesdrop.stacked, old) is new
+    with pytest.raises(AttributeError, match="no attribute 'Tabel'"):
+        _ = bayesdrop.stacked.Tabel
 
 
 def test_tables_that_are_fitted_together_are_as_if_alone() -> None:

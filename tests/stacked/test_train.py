@@ -144,9 +144,22 @@ def test_the_exported_network_draws_the_same_functions(method: str) -> None:
     torch.testing.assert_close(scores.mean, prediction.mean, rtol=1e-4, atol=1e-5)
 
 
-def test_the_exported_network_has_its_prior_and_can_be_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_every_posterior_learns(method: str) -> None:
+    x, y = table(300, dtype=torch.float32)
+    one = settings(method=method, hidden=(32,), epochs=60, p=0.02, input_p=0.02, noise="learned")
+    network = train([Job(x, y, one, seed=1)])[0]
+    scores = score([network], x, y, num_draws=50)
+    # The noise of the data is 0.3, the spread of the targets 0.7.
+    assert scores.rmse(y) < 0.45
+    assert float(scores.log_prob.mean()) > -0.9  # that of a Gaussian without a network is -1.08
+    assert network.history["nll"][-1] < network.history["nll"][0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_exported_network_has_its_prior_and_can_be_saved(method: str, tmp_path: Path) -> None:
     x, y = table(40, dtype=torch.float32)
-    one = settings(method="concrete", input_p=0.0, noise="map", scale_by_fan_in=True, length_scale=0.5)
+    one = settings(method=method, input_p=0.0, noise="map", scale_by_fan_in=True, length_scale=0.5)
     network = train([Job(x, y, one, seed=1)])[0]
     model = export(network)
     assert math.isclose(float(bd.total_kl(model).detach()) / 40, network.history["kl"][-1], rel_tol=1e-4)
