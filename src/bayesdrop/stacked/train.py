@@ -303,12 +303,15 @@ class _Loop:
             epoch = self.step // member.epoch_steps
             self._record(place, epoch, float(divergence[place]))
             stopped = self.step >= member.total or not finite[place]
+            blocks = self._blocks(place)
             if finite[place] and member.job.validation is not None:
-                value = self._validation_score(place)
+                value = self._validation_score(member, blocks)
                 member.history.setdefault("validation", []).append(value)
-                stopped |= member.judge(value, epoch, self._blocks(place))
+                stopped |= member.judge(value, epoch, blocks)
             if stopped:
-                member.result = member.last_m_step(self._result(place, diverged=not finite[place]))
+                kept = blocks if member.best is None or not finite[place] else member.best
+                found = self._trained(member, kept, diverged=not finite[place])
+                member.result = member.last_m_step(found)
                 done.append(place)
         if done:
             self._leave(done)
@@ -326,9 +329,9 @@ class _Loop:
             p = [float(layer.p[place].mean()) for layer in self.stack.layers]
             history.setdefault("rates", []).append(p)
 
-    def _validation_score(self, place: int) -> float:
+    def _validation_score(self, member: _Member, blocks: dict[str, Tensor]) -> float:
         """Mean log predictive density of the rows that a network is checked on."""
-        job, network = self.active[place].job, self._result(place, diverged=False)
+        job, network = member.job, self._trained(member, blocks)
         rows, draws = job.validation, job.settings.validation_draws
         assert rows is not None
         return float(score([network], job.x[rows], job.y[rows], num_draws=draws).log_prob.mean())
@@ -338,13 +341,11 @@ class _Loop:
         blocks, level = self.stack.parameters.of_network(place), self.stack.log_noise_std
         return blocks if level is None else {**blocks, "log_noise_std": level[place].clone()}
 
-    def _result(self, place: int, *, diverged: bool) -> Trained:
-        member = self.active[place]
-        best = member.best if self.step >= member.total or member.waited else None
+    def _trained(self, member: _Member, blocks: dict[str, Tensor], *, diverged: bool = False) -> Trained:
         return trained_of(
             member.settings,
             self.stack.widths,
-            self._blocks(place) if best is None else best,
+            blocks,
             seed=member.job.seed,
             name=member.job.name,
             num_data=member.num_data,
