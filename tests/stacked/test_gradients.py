@@ -19,12 +19,12 @@ import bayesdrop as bd
 from bayesdrop.layers.kinds import KINDS
 from bayesdrop.objectives import arm_loss
 from bayesdrop.stacked import Settings, Trained, export, likelihood_of
+from bayesdrop.stacked.job import trained_of
 from bayesdrop.stacked.layers import InputNoise
 from bayesdrop.stacked.parameters import ParameterLayout, Parameters
 from bayesdrop.stacked.settings import Activation, Method, NoiseModel
 from bayesdrop.stacked.stack import Stack, noise_shapes
 from bayesdrop.stacked.streams import NoiseStreams
-from bayesdrop.stacked.trained import trained_of
 
 ROWS, INPUTS, NUM_DATA = 6, 3, 17
 DIFFERENT = (

@@ -16,12 +16,12 @@ from bayesdrop.control.replay import Replay
 from bayesdrop.control.settings import EpsilonGreedy, Explore, QLearning, Thompson
 from bayesdrop.errors import Diverged, is_one_of, must, real_number, whole_number, whole_seed
 from bayesdrop.stacked.heads import Head
+from bayesdrop.stacked.job import export, trained_of
 from bayesdrop.stacked.layers import InputNoise
 from bayesdrop.stacked.parameters import ParameterLayout, Parameters
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.stack import Stack, noise_shapes
 from bayesdrop.stacked.streams import NoiseStreams, generator
-from bayesdrop.stacked.trained import export, trained_of
 
 __all__ = ["AgentStack", "TemporalDifference"]
 

@@ -14,10 +14,10 @@ from torch import Tensor
 from bayesdrop.errors import must
 from bayesdrop.stacked.encode import Encoder
 from bayesdrop.stacked.heads import LOGITS, outputs_for
+from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.mixture import Component, Mixture
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.table import TargetScale
-from bayesdrop.stacked.trained import Trained
 from bayesdrop.storage import is_plain, read_tensors, write_tensors
 
 __all__ = ["read_estimator", "write_estimator"]

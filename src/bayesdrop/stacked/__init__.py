@@ -6,14 +6,13 @@ from typing import Any
 from bayesdrop.stacked.encode import Encoder, Seen
 from bayesdrop.stacked.fit import fit_tables, grow
 from bayesdrop.stacked.held_out import Calibration, calibrated
-from bayesdrop.stacked.job import Job
+from bayesdrop.stacked.job import Job, Trained, export, likelihood_of
 from bayesdrop.stacked.mixture import Component, Mixture
 from bayesdrop.stacked.recipe import PRESETS, Candidate, FitRecipe, preset_recipe
 from bayesdrop.stacked.scores import Scores, draw_outputs, m_step, score
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.table import TargetScale, TrainingTable
 from bayesdrop.stacked.train import train
-from bayesdrop.stacked.trained import Trained, export, likelihood_of
 
 __all__ = [
     "PRESETS",

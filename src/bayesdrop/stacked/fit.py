@@ -22,14 +22,13 @@ from bayesdrop.stacked.held_out import (
     held_out,
     mixture_log_prob,
 )
-from bayesdrop.stacked.job import Job
+from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.mixture import Component, Mixture
 from bayesdrop.stacked.proposals import Proposals
 from bayesdrop.stacked.recipe import Candidate, FitRecipe
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.table import TrainingTable
 from bayesdrop.stacked.train import train
-from bayesdrop.stacked.trained import Trained
 
 __all__ = ["TableFit", "fit_tables", "grow"]
 

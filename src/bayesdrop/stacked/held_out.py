@@ -13,8 +13,8 @@ from torch import Tensor
 from bayesdrop.errors import must
 from bayesdrop.stacked.encode import EncodedRows
 from bayesdrop.stacked.heads import LOGITS, make_head
+from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.scores import draw_outputs
-from bayesdrop.stacked.trained import Trained
 
 __all__ = ["Calibration", "HeldOut", "calibrate", "calibrated", "held_out", "mixture_log_prob"]
 

@@ -16,9 +16,9 @@ from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, Heteroscedas
 from bayesdrop.predict import Prediction
 from bayesdrop.stacked.encode import Array, Encoder, Seen
 from bayesdrop.stacked.heads import expected
+from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.scores import draw_outputs, mean_weight_outputs
 from bayesdrop.stacked.table import TargetScale
-from bayesdrop.stacked.trained import Trained
 
 __all__ = ["Component", "Mixture", "gamma_quantiles"]
 

@@ -72,7 +72,9 @@ class Parameters:
         self.vector = torch.zeros(sum(sizes), dtype=dtype)
         self.blocks: dict[str, Tensor] = {
             name: _laid_out(part, stack, shape)
-            for part, (name, shape) in zip(self.vector.split(sizes), layout.shapes.items(), strict=True)
+            for part, (name, shape) in zip(
+                torch.split(self.vector, sizes), layout.shapes.items(), strict=True
+            )
         }
 
     def __getitem__(self, name: str) -> Tensor:

@@ -15,7 +15,7 @@ from bayesdrop.functional.noise import KeepNoise, Noise, NormalNoise
 from bayesdrop.layers import MeanFieldGaussian, MixtureDropout, StochasticLayer, VariationalGaussianDropout
 from bayesdrop.layers.base import InputNoiseLayer
 from bayesdrop.stacked.heads import apply_activation, expected, make_head
-from bayesdrop.stacked.trained import Trained, export
+from bayesdrop.stacked.job import Trained, export
 
 __all__ = ["Scores", "draw_outputs", "m_step", "mean_weight_outputs", "noise_mode", "score"]
 

@@ -16,12 +16,11 @@ from bayesdrop.errors import must, whole_number
 from bayesdrop.processes import process_pool
 from bayesdrop.progress import progress_bar
 from bayesdrop.stacked.gaussian_weights import first_log_std
-from bayesdrop.stacked.job import Job
+from bayesdrop.stacked.job import Job, Trained, trained_of
 from bayesdrop.stacked.parameters import Adam, ParameterLayout, Parameters, learning_rates
 from bayesdrop.stacked.scores import m_step, noise_mode, score
 from bayesdrop.stacked.stack import Stack, noise_shapes
 from bayesdrop.stacked.streams import NoiseStreams, RowStream
-from bayesdrop.stacked.trained import Trained, trained_of
 
 __all__ = ["plan_stacks", "train", "train_stack"]
 
