@@ -166,5 +166,5 @@ def _gaussian_loss(mean: Tensor, log_variance: Tensor, y: Tensor) -> Tensor:
 
 def make_head(noise: str) -> Head:
     """The head of a noise model."""
-    other = {"heteroscedastic": _Heteroscedastic, "classes": _Classes, "labels": _Labels}
-    return other.get(noise, _Gaussian)()
+    heads = {"heteroscedastic": _Heteroscedastic(), "classes": _Classes(), "labels": _Labels()}
+    return heads.get(noise, _Gaussian())

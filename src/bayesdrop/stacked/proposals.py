@@ -49,7 +49,7 @@ class Proposals:
         with self._quiet():
             for _ in range(self._batch):
                 trial = self._study.ask(self._space)
-                made.append(self._at(self._base, **trial.params))
+                made.append(self._at(**trial.params))
                 self._trials.setdefault(made[-1], []).append(trial)
         return made
 
@@ -63,16 +63,16 @@ class Proposals:
 
     def _observe(self, candidate: Candidate, value: float) -> None:
         """A candidate of the recipe, if it differs from the first in p and length scale alone."""
-        found = {"p": candidate.settings.p, "length_scale": candidate.settings.length_scale}
-        p, l = found.values()
+        p, l = candidate.settings.p, candidate.settings.length_scale
         inside = isinstance(p, float) and P_RANGE[0] <= p <= P_RANGE[1]
-        if inside and LENGTH_RANGE[0] <= l <= LENGTH_RANGE[1] and self._at(self._base, **found) == candidate:
+        if inside and LENGTH_RANGE[0] <= l <= LENGTH_RANGE[1] and self._at(p, l) == candidate:
+            found = {"p": p, "length_scale": l}
             trial = self._optuna.trial.create_trial(params=found, distributions=self._space, value=value)
             self._study.add_trial(trial)
 
-    @staticmethod
-    def _at(candidate: Candidate, p: float, length_scale: float) -> Candidate:
-        return replace(candidate, settings=replace(candidate.settings, p=p, length_scale=length_scale))
+    def _at(self, p: float | tuple[float, ...], length_scale: float) -> Candidate:
+        settings = replace(self._base.settings, p=p, length_scale=length_scale)
+        return replace(self._base, settings=settings)
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
