@@ -20,7 +20,7 @@ from bayesdrop.layers.kinds import KINDS
 from bayesdrop.objectives import arm_loss
 from bayesdrop.stacked import Settings, Trained, export, likelihood_of
 from bayesdrop.stacked.job import trained_of
-from bayesdrop.stacked.layers import InputNoise
+from bayesdrop.stacked.layers import NoisyInputs
 from bayesdrop.stacked.parameters import ParameterLayout, Parameters
 from bayesdrop.stacked.settings import Activation, Method, NoiseModel
 from bayesdrop.stacked.stack import Stack, noise_shapes
@@ -237,7 +237,7 @@ def test_learnable_rates_have_an_unbiased_gradient(per_unit: bool) -> None:
         """The expectation over all masks, by enumeration."""
         stack.update_rates()
         layer = stack.layers[1]
-        assert isinstance(layer, InputNoise)
+        assert isinstance(layer, NoisyInputs)
         keep = (1 - layer.p).expand(1, 1, 3).reshape(-1)
         total = torch.zeros(1, dtype=torch.float64)
         for mask in masks:
@@ -270,7 +270,7 @@ def test_masks_are_kept_with_the_right_chance() -> None:
     for step in range(steps):
         stack.set_noise(source.of_step(step))
         for place, layer in enumerate(stack.layers):
-            assert isinstance(layer, InputNoise)
+            assert isinstance(layer, NoisyInputs)
             assert layer.mask is not None
             kept[place] += float(layer.mask.mean()) / steps
     for share, p, units in zip(kept, (0.05, 0.3), (INPUTS, 8), strict=True):

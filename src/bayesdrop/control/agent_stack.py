@@ -17,7 +17,7 @@ from bayesdrop.control.settings import EpsilonGreedy, Explore, QLearning, Thomps
 from bayesdrop.errors import Diverged, is_one_of, must, real_number, whole_number, whole_seed
 from bayesdrop.stacked.heads import Head
 from bayesdrop.stacked.job import export, trained_of
-from bayesdrop.stacked.layers import InputNoise
+from bayesdrop.stacked.layers import NoisyInputs
 from bayesdrop.stacked.parameters import ParameterLayout, Parameters
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.stack import Stack, noise_shapes
@@ -294,7 +294,7 @@ class _ActingPass:
     def __init__(self, parameters: Parameters, settings: Settings, networks: Sequence[int]) -> None:
         self._parameters, self._settings = parameters, settings
         self._layers = [
-            InputNoise(parameters.of_layer(place), {}, rows=1, kind="hard" if rate else "none")
+            NoisyInputs(parameters.of_layer(place), {}, rows=1, kind="hard" if rate else "none")
             for place, rate in enumerate(settings.rates)
         ]
         widths = parameters.layout.widths

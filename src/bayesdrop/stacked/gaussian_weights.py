@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bayesdrop.functional.kl import mean_field_kl
 from bayesdrop.functional.log_uniform import log_uniform_kl
-from bayesdrop.stacked.layers import Prior, StackLayer, over_units, transposed_product
+from bayesdrop.stacked.layers import LayerPrior, StackLayer, over_units, transposed_product
 
 __all__ = ["MeanField", "Variational", "first_log_std", "rate_of"]
 
@@ -37,7 +37,7 @@ def rate_of(weight: Tensor, std: Tensor) -> Tensor:
     return variance / (variance + weight.square().sum())
 
 
-class _OutputNoise(StackLayer):
+class _NoisyOutputs(StackLayer):
     """Noise on the outputs; classes differ in what their variances are made of."""
 
     def __init__(self, values: Mapping[str, Tensor], grads: Mapping[str, Tensor], rows: int) -> None:
@@ -86,7 +86,7 @@ class _OutputNoise(StackLayer):
         return self.input_grad
 
 
-class MeanField(_OutputNoise):
+class MeanField(_NoisyOutputs):
     """Every weight and bias has a width of its own, whose logarithm is trained: `MeanFieldGaussian`."""
 
     def set_rate(self, p: Tensor) -> None:
@@ -103,18 +103,18 @@ class MeanField(_OutputNoise):
         self.by_weight(slope, self.grads["log_std"]).mul_(self.variance)
         torch.sum(slope, 1, keepdim=True, out=self.grads["bias_log_std"]).mul_(self.bias_variance)
 
-    def add_prior(self, prior: Prior) -> None:
+    def add_prior(self, prior: LayerPrior) -> None:
         super().add_prior(prior)
         each = prior.num_data.reciprocal()
         self.grads["log_std"].addcmul_(self.variance, prior.precision).sub_(each)
         self.grads["bias_log_std"].addcmul_(self.bias_variance, prior.bias_precision).sub_(each)
 
-    def kl(self, prior: Prior) -> Tensor:
+    def kl(self, prior: LayerPrior) -> Tensor:
         weights = mean_field_kl(self.weight, self.values["log_std"], prior.length_scale)
         return prior.per_row(weights, mean_field_kl(self.bias, self.values["bias_log_std"], prior.bias_scale))
 
 
-class Variational(_OutputNoise):
+class Variational(_NoisyOutputs):
     """V = a W^2, and log a = logit p is trained under a log-uniform prior: `VariationalGaussianDropout`.
 
     That prior has no length scale, and neither the means nor the biases are pulled anywhere.
@@ -136,13 +136,13 @@ class Variational(_OutputNoise):
         grad, logit = self.grads["logit"], self.values["logit"]
         grad.copy_(over_units(grad, per_unit) * (0.5 * (logit <= _CEILING)))
 
-    def add_prior(self, prior: Prior) -> None:
+    def add_prior(self, prior: LayerPrior) -> None:
         with torch.enable_grad():
             logit = self.values["logit"].detach().requires_grad_()
             (slope,) = torch.autograd.grad(self._divergence(logit).sum(), logit)
         self.grads["logit"].addcdiv_(slope, prior.num_data)
 
-    def kl(self, prior: Prior) -> Tensor:
+    def kl(self, prior: LayerPrior) -> Tensor:
         return prior.per_row(self._divergence(self.values["logit"]))
 
     def _divergence(self, logit: Tensor) -> Tensor:

@@ -3,8 +3,8 @@
 M networks stand side by side: W is (M, K_in, K_out), activations a are (M, B, K), and a layer is one batched
 product. Posteriors differ in where their noise is; z are masks and e normal numbers.
 
-    InputNoise      h = (a * z) W / (1 - p) + b                     bernoulli, concrete, learnable, gaussian
-    WeightNoise     h = a (W * z / (1 - p) + s e) + b + s e         dropconnect (s = 0), mixture
+    NoisyInputs     h = (a * z) W / (1 - p) + b                     bernoulli, concrete, learnable, gaussian
+    NoisyWeights    h = a (W * z / (1 - p) + s e) + b + s e         dropconnect (s = 0), mixture
 
 `gaussian_weights` has noise on the outputs. Divergences and estimators are those of `bayesdrop.functional`,
 which the layers of `bayesdrop.layers` use too. Gradients are written down, since autograd takes longer; tests
@@ -25,7 +25,7 @@ from bayesdrop.functional import bernoulli_dropout_kl, gaussian_dropout_kl, gaus
 from bayesdrop.functional.arm import disarm_slope
 from bayesdrop.functional.kl import mixture_information
 
-__all__ = ["InputNoise", "Prior", "StackLayer", "WeightNoise", "over_units", "transposed_product"]
+__all__ = ["LayerPrior", "NoisyInputs", "NoisyWeights", "StackLayer", "over_units", "transposed_product"]
 
 _WORDS = 2**16
 # Distance of two components, in widths, from which on a sample tells them apart for certain.
@@ -33,7 +33,7 @@ _FAR = 12.0
 
 
 @dataclass(frozen=True, eq=False)
-class Prior:
+class LayerPrior:
     """The prior N(0, I / l^2) of a layer, and N: the divergence is counted per row of data.
 
     Attributes:
@@ -128,15 +128,15 @@ class StackLayer(ABC):
         """
 
     @abstractmethod
-    def kl(self, prior: Prior) -> Tensor:
+    def kl(self, prior: LayerPrior) -> Tensor:
         """KL(q || prior) / N of every network, (M,)."""
 
-    def add_prior(self, prior: Prior) -> None:
+    def add_prior(self, prior: LayerPrior) -> None:
         """Add the gradient of KL(q || prior) / N."""
         self.grads["weight"].addcmul_(self.weight, self.pull(prior))
         self.grads["bias"].addcmul_(self.bias, prior.bias_precision)
 
-    def pull(self, prior: Prior) -> Tensor:
+    def pull(self, prior: LayerPrior) -> Tensor:
         """What the gradient of KL / N in the weights is, in units of the weights: (M, 1 or K_in, 1)."""
         return prior.precision * self.scale
 
@@ -151,7 +151,7 @@ class StackLayer(ABC):
         return torch.bmm(grad, weight.transpose(1, 2), out=self.input_grad)
 
 
-class InputNoise(StackLayer):
+class NoisyInputs(StackLayer):
     """Noise multiplies the inputs; 1 / (1 - p) is put into the weights, which are smaller than a batch.
 
     Args:
@@ -247,7 +247,7 @@ class InputNoise(StackLayer):
         per_unit = kept.sub_(self.mask).mul_(change).sum(1, keepdim=True)
         grad.add_(over_units(grad, disarm_slope(per_unit, self.p)))
 
-    def pull(self, prior: Prior) -> Tensor:
+    def pull(self, prior: LayerPrior) -> Tensor:
         """See `StackLayer`. Gaussian noise pushes weights away from zero, where its width would vanish."""
         if self.kind != "normal":
             return super().pull(prior)
@@ -255,7 +255,7 @@ class InputNoise(StackLayer):
         push = (norm + torch.finfo(norm.dtype).tiny).reciprocal() / prior.num_data
         return prior.precision * self.scale - push
 
-    def add_prior(self, prior: Prior) -> None:
+    def add_prior(self, prior: LayerPrior) -> None:
         super().add_prior(prior)
         logit = self.values.get("logit")
         if logit is not None:
@@ -265,14 +265,14 @@ class InputNoise(StackLayer):
             grad.addcmul_(0.5 * prior.precision * over_units(grad, norm), p / (1 - p))
             grad.addcmul_(logit, units * p * (1 - p) / prior.num_data)
 
-    def kl(self, prior: Prior) -> Tensor:
+    def kl(self, prior: LayerPrior) -> Tensor:
         norm = self.weight.square().sum(2, keepdim=True)
         divergence = gaussian_dropout_kl if self.kind == "normal" else bernoulli_dropout_kl
         weights = divergence(norm, self.p.transpose(1, 2).expand_as(norm), prior.length_scale)
         return prior.per_row(weights, prior.of_points(self.bias))
 
 
-class WeightNoise(StackLayer):
+class NoisyWeights(StackLayer):
     """Noise on the weights, one set for a batch.
 
     Without `sigma` every weight has a mask of its own. With it the weights that leave a unit share a mask,
@@ -325,7 +325,7 @@ class WeightNoise(StackLayer):
         self.backward_product(self.input, grad).mul_(self.kept)
         return self.backward_input(grad, self._drawn) if through else self.input_grad
 
-    def pull(self, prior: Prior) -> Tensor:
+    def pull(self, prior: LayerPrior) -> Tensor:
         """See `StackLayer`. Of a mixture, what a sample tells about its component is taken off."""
         if not self.sigma:
             return super().pull(prior)
@@ -343,7 +343,7 @@ class WeightNoise(StackLayer):
             slope[near] = by_distance / close.detach()
         return super().pull(prior) - slope * factor / prior.num_data
 
-    def kl(self, prior: Prior) -> Tensor:
+    def kl(self, prior: LayerPrior) -> Tensor:
         square, p, l = self.weight.square(), self.p.transpose(1, 2), prior.length_scale
         if not self.sigma:
             weights = bernoulli_dropout_kl(square, p.expand_as(square), l)

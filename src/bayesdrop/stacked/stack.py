@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bayesdrop.stacked.gaussian_weights import MeanField, Variational
 from bayesdrop.stacked.heads import ActivationPass, Head, make_head
-from bayesdrop.stacked.layers import InputNoise, Prior, StackLayer, WeightNoise
+from bayesdrop.stacked.layers import LayerPrior, NoisyInputs, NoisyWeights, StackLayer
 from bayesdrop.stacked.parameters import Parameters
 from bayesdrop.stacked.settings import SIGMA, Settings
 
@@ -38,9 +38,9 @@ def _make_layer(
     method, rows = settings.method, settings.batch_size
     if rate == 0 or method in _MASKS:
         kind = _MASKS[method] if rate else "none"
-        return InputNoise(values, grads, rows, kind=kind, temperature=settings.temperature)
+        return NoisyInputs(values, grads, rows, kind=kind, temperature=settings.temperature)
     if method in ("dropconnect", "mixture"):
-        return WeightNoise(values, grads, rows, sigma=SIGMA if method == "mixture" else 0.0)
+        return NoisyWeights(values, grads, rows, sigma=SIGMA if method == "mixture" else 0.0)
     return MeanField(values, grads, rows) if method == "meanfield" else Variational(values, grads, rows)
 
 
@@ -90,7 +90,7 @@ class Stack:
     def set_num_data(self, num_data: Tensor) -> None:
         """(M,) N of every network from now on, as data come in."""
         scales = [torch.where(self._by_fan_in, self._scale * k**0.5, self._scale) for k in self.widths[:-1]]
-        self.priors = [Prior(scale, self._scale, num_data.view(-1, 1, 1)) for scale in scales]
+        self.priors = [LayerPrior(scale, self._scale, num_data.view(-1, 1, 1)) for scale in scales]
 
     def update_rates(self) -> None:
         """Take the rates from their logits."""
@@ -134,7 +134,7 @@ class Stack:
         scored = [
             (layer, one)
             for layer, one in zip(self.layers, noise, strict=True)
-            if self.first.method == "learnable" and isinstance(layer, InputNoise) and one is not None
+            if self.first.method == "learnable" and isinstance(layer, NoisyInputs) and one is not None
         ]
         other = None
         if scored:
@@ -166,7 +166,7 @@ class Stack:
         grad.mul_(share)
         for place in range(len(self.layers) - 1, -1, -1):
             layer, masked = self.layers[place], None
-            if self.first.activation == "relu" and isinstance(layer, InputNoise) and layer.kind == "hard":
+            if self.first.activation == "relu" and isinstance(layer, NoisyInputs) and layer.kind == "hard":
                 # The derivatives of a ReLU and of a mask of 0 and 1 behind it are one.
                 masked = layer.masked
             grad = layer.backward(grad, through=place > 0, unmasked=masked is not None)
