@@ -107,7 +107,8 @@ def test_the_global_random_state_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "meanfield"]
+    "method",
+    ["bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "mixture", "variational", "meanfield"],
 )
 @pytest.mark.parametrize("noise", ["fixed", "map", "learned", "heteroscedastic"])
 def test_every_posterior_and_noise_fits(method: str, noise: str) -> None:
@@ -117,6 +118,16 @@ def test_every_posterior_and_noise_fits(method: str, noise: str) -> None:
     assert np.isfinite(mean).all()
     assert (std > 0).all()
     assert len(model.mixture_.components) == 2
+
+
+@pytest.mark.parametrize("method", ["mixture", "variational"])
+def test_other_posteriors_are_saved_and_go_on_with_more_rows(tmp_path: Path, method: str) -> None:
+    x, y = waves(120)
+    model = DropoutRegressor(**SMALL, method=method, p=0.05, input_p=0.02).fit(x[:80], y[:80])
+    model.save(tmp_path / "model.safetensors")
+    loaded = DropoutRegressor.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
+    assert np.isfinite(model.partial_fit(x[80:], y[80:]).predict(x)).all()
 
 
 @pytest.mark.parametrize("noise", ["map", "heteroscedastic"])

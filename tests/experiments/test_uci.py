@@ -35,7 +35,7 @@ from bayesdrop.experiments.uci.published import COLUMNS, best_printed, published
 from bayesdrop.experiments.uci.report import Benchmark, median_rows, ranks
 from bayesdrop.experiments.uci.sets import load_set
 from bayesdrop.metrics import mean_log_likelihood
-from bayesdrop.stacked import Table as Rows
+from bayesdrop.stacked import TrainingTable as Rows
 from bayesdrop.stacked import export
 from bayesdrop.version import __version__
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayesdrop.stacked import Encoder, Table, TargetScale, fit_tables, preset_recipe
+from bayesdrop.stacked import Encoder, TargetScale, TrainingTable, fit_tables, preset_recipe
 
 
 def test_the_pieces_of_a_column_add_up_to_its_place_among_the_quantiles() -> None:
@@ -65,38 +65,33 @@ def test_targets_come_back_in_their_units() -> None:
     assert TargetScale.of(np.full((4, 1), 3.0)).scale.tolist() == [1.0]
 
 
-def test_packed_inputs_are_the_inputs() -> None:
+def test_many_inputs_are_made_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     source = np.random.default_rng(0)
     x = np.stack([source.gamma(2, size=700), source.integers(5, size=700), source.integers(2, size=700)], 1)
     for bins in (1, 4, 16, 300):
         encoder = Encoder.of(x, bins)
         new = np.concatenate([x, 3 * x - 2, source.normal(size=(50, 3)) * 1e5])
-        packed = encoder.packed(new)
-        assert packed.shape == (len(new), encoder.width)
-        assert torch.equal(packed.unpacked(), encoder(new))
+        monkeypatch.setattr("bayesdrop.stacked.encode._MANY", len(new) * encoder.width)
+        whole = encoder.table_inputs(new)
+        assert isinstance(whole, torch.Tensor)
+        monkeypatch.setattr("bayesdrop.stacked.encode._MANY", len(new) * encoder.width - 1)
+        lazy = encoder.table_inputs(new)
+        assert not isinstance(lazy, torch.Tensor)
+        assert lazy.x is new  # nothing is held besides the table
+        assert lazy.shape == whole.shape
         rows = torch.tensor([5, 0, 5, 1000])
-        assert torch.equal(packed[rows], encoder(new)[rows])
+        assert torch.equal(lazy[rows], whole[rows])
 
 
-def test_many_inputs_are_packed_into_a_fraction(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = np.random.default_rng(0).normal(size=(1000, 4))
-    encoder = Encoder.of(x, bins=32)
-    plain = encoder.table_inputs(x)
-    assert isinstance(plain, torch.Tensor)
-    monkeypatch.setattr("bayesdrop.stacked.encode._MANY", 1000 * encoder.width - 1)
-    packed = encoder.table_inputs(x)
-    assert not isinstance(packed, torch.Tensor)
-    held = sum(part.nbytes for part in (packed.plain, packed.place, packed.part))
-    assert held < plain.nbytes / 10
-
-
-def test_networks_learn_the_same_from_packed_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_learn_the_same_from_inputs_made_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     source = np.random.default_rng(0)
     x = source.normal(size=(120, 3))
     y = x[:, :1] + 0.1 * source.normal(size=(120, 1))
     found = []
     for many in (2**26, 0):
         monkeypatch.setattr("bayesdrop.stacked.encode._MANY", many)
-        mixture = fit_tables([Table(x, y)], preset_recipe("quick", 120, 3))[0]
+        mixture = fit_tables([TrainingTable(x, y)], preset_recipe("quick", 120, 3))[0]
         found.append(mixture.draws(x))
     assert torch.equal(*found)

@@ -90,6 +90,23 @@ def test_a_calibrated_network_says_what_the_calibration_says(noise: str) -> None
     torch.testing.assert_close(last.log_prob(Calibration()), before.log_prob(both), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("noise", ["heteroscedastic", "classes"])
+def test_a_mixture_of_one_width_is_calibrated_as_a_whole(noise: str) -> None:
+    x = torch.randn(40, 2)
+    y = torch.randint(3, (40,)) if noise == "classes" else torch.randn(40, 2)
+    settings = Settings(hidden=(6,), method="mixture", epochs=3, p=0.2, noise=noise, batch_size=16)  # type: ignore[arg-type]
+    network = train([Job(x, y, settings)])[0]
+    change = Calibration(slope=0.6) if noise == "classes" else Calibration(shift=0.8)
+    before = held_out(network, x, y, torch.arange(40), num_draws=5, seed=0)
+    after = held_out(calibrated(network, change), x, y, torch.arange(40), num_draws=5, seed=0)
+    torch.testing.assert_close(after.log_prob(Calibration()), before.log_prob(change), rtol=1e-4, atol=1e-5)
+    if noise == "heteroscedastic":
+        # Log-variances alone cannot be stretched: their noise has the width of that of the means.
+        assert calibrate([before], 40).slope == 1
+        with pytest.raises(ValueError, match=r"`calibration\.slope` must be 1"):
+            calibrated(network, Calibration(slope=0.6))
+
+
 def test_gamma_quantiles_are_those_of_scipy() -> None:
     for shape in (1.25, 2.0, 8.0):
         expected = scipy.stats.gamma.ppf((np.arange(50) + 0.5) / 50, shape)

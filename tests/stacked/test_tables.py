@@ -10,26 +10,35 @@ import numpy as np
 import pytest
 import torch
 
+import bayesdrop.stacked
 from bayesdrop.errors import Diverged
-from bayesdrop.stacked import Candidate, Mixture, Recipe, Settings, Table, fit_tables
-from bayesdrop.stacked.grow import grow
-from bayesdrop.stacked.presets import PRESETS, preset_recipe
-from bayesdrop.stacked.table_fit import TableFit
+from bayesdrop.stacked import (
+    PRESETS,
+    Candidate,
+    FitRecipe,
+    Mixture,
+    Settings,
+    TrainingTable,
+    fit_tables,
+    grow,
+    preset_recipe,
+)
+from bayesdrop.stacked.fit import TableFit
 
 
-def table(rows: int = 60, seed: int = 0, **options: Any) -> Table:
+def table(rows: int = 60, seed: int = 0, **options: Any) -> TrainingTable:
     source = np.random.default_rng(seed)
     x = source.normal(size=(rows, 2))
     y = 30 + 5 * (np.sin(2 * x[:, :1]) + 0.2 * source.normal(size=(rows, 1)))
-    return Table(x, y, seed=seed, **options)
+    return TrainingTable(x, y, seed=seed, **options)
 
 
 def candidate(p: float = 0.05, bins: int = 0, **options: Any) -> Candidate:
     return Candidate(Settings(**{"hidden": (8,), "epochs": 5, "batch_size": 16, "p": p, **options}), bins)
 
 
-def recipe(*candidates: Candidate, **options: Any) -> Recipe:
-    return Recipe(
+def recipe(*candidates: Candidate, **options: Any) -> FitRecipe:
+    return FitRecipe(
         candidates or (candidate(), candidate(0.5)), **{"folds": 5, "parts": 2, "num_draws": 20, **options}
     )
 
@@ -38,6 +47,14 @@ def assert_same(first: Mixture, second: Mixture) -> None:
     x = np.random.default_rng(9).normal(size=(7, 2))
     torch.testing.assert_close(first.draws(x), second.draws(x), rtol=1e-3, atol=1e-3)
     assert [row["picked"] for row in first.search] == [row["picked"] for row in second.search]
+
+
+@pytest.mark.parametrize(("old", "new"), [("Table", TrainingTable), ("Recipe", FitRecipe)])
+def test_names_of_before_are_told_of(old: str, new: type) -> None:
+    with pytest.warns(FutureWarning, match=f"{old} is now called {new.__name__}"):
+        assert getattr(bayesdrop.stacked, old) is new
+    with pytest.raises(AttributeError, match="no attribute 'Tabel'"):
+        _ = bayesdrop.stacked.Tabel
 
 
 def test_tables_that_are_fitted_together_are_as_if_alone() -> None:
@@ -93,8 +110,9 @@ def fit_with_scores(scores: list[list[float]], blocks: int) -> list[int]:
     fit = TableFit(
         table(len(scores[0])), recipe(*[candidate(0.1 + 0.01 * i) for i in range(len(scores))], blocks=blocks)
     )
-    fit.scores = {place: torch.tensor(values) for place, values in enumerate(scores)}
-    return fit.picks()
+    for tried, values in zip(fit.tried, scores, strict=True):
+        tried.score = torch.tensor(values)
+    return [fit.tried.index(one) for one in fit.picks()]
 
 
 def test_blocks_are_picked_to_complement_each_other() -> None:

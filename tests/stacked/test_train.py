@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,14 +14,14 @@ from torch import Tensor
 
 import bayesdrop as bd
 from bayesdrop.stacked import Job, Settings, Trained, draw_outputs, export, likelihood_of, score, train
-from bayesdrop.stacked.loop import train_stack
-from bayesdrop.stacked.network import noise_shapes
-from bayesdrop.stacked.noise_step import PRIOR_RATE, PRIOR_SHAPE
-from bayesdrop.stacked.optimise import learning_rates
+from bayesdrop.stacked.parameters import learning_rates
+from bayesdrop.stacked.scores import PRIOR_RATE, PRIOR_SHAPE
+from bayesdrop.stacked.settings import Method
+from bayesdrop.stacked.stack import noise_shapes
 from bayesdrop.stacked.streams import NoiseStreams, RowStream
-from bayesdrop.stacked.train import plan_stacks
+from bayesdrop.stacked.train import plan_stacks, train_stack
 
-METHODS = ("bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "meanfield")
+METHODS = get_args(Method)
 
 
 def table(rows: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
@@ -144,9 +144,22 @@ def test_the_exported_network_draws_the_same_functions(method: str) -> None:
     torch.testing.assert_close(scores.mean, prediction.mean, rtol=1e-4, atol=1e-5)
 
 
-def test_the_exported_network_has_its_prior_and_can_be_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_every_posterior_learns(method: str) -> None:
+    x, y = table(300, dtype=torch.float32)
+    one = settings(method=method, hidden=(32,), epochs=60, p=0.02, input_p=0.02, noise="learned")
+    network = train([Job(x, y, one, seed=1)])[0]
+    scores = score([network], x, y, num_draws=50)
+    # The noise of the data is 0.3, the spread of the targets 0.7.
+    assert scores.rmse(y) < 0.45
+    assert float(scores.log_prob.mean()) > -0.9  # that of a Gaussian without a network is -1.08
+    assert network.history["nll"][-1] < network.history["nll"][0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_exported_network_has_its_prior_and_can_be_saved(method: str, tmp_path: Path) -> None:
     x, y = table(40, dtype=torch.float32)
-    one = settings(method="concrete", input_p=0.0, noise="map", scale_by_fan_in=True, length_scale=0.5)
+    one = settings(method=method, input_p=0.0, noise="map", scale_by_fan_in=True, length_scale=0.5)
     network = train([Job(x, y, one, seed=1)])[0]
     model = export(network)
     assert math.isclose(float(bd.total_kl(model).detach()) / 40, network.history["kl"][-1], rel_tol=1e-4)
@@ -210,6 +223,8 @@ def test_patience_stops_a_network_and_puts_the_best_weights_back() -> None:
     assert stopped.history["epoch"][-1] < whole.history["epoch"][-1] == 400
     for network in (stopped, whole):
         trace = network.history["validation"]
+        # Weights that go on learning are looked at, not the best ones again.
+        assert len(set(trace)) == len(trace)
         assert network.best_epoch == network.history["epoch"][int(np.argmax(trace))]
         found = float(score([network], x[held], y[held], num_draws=1).log_prob.mean())
         assert math.isclose(found, max(trace), rel_tol=1e-4, abs_tol=1e-4)

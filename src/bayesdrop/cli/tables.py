@@ -34,7 +34,10 @@ def fit(
     output: WrittenModel,
     task: Annotated[str, typer.Option(help="auto, regression or classification.")] = "auto",
     method: Annotated[
-        str | None, typer.Option(help="bernoulli, concrete, learnable, gaussian, dropconnect, meanfield.")
+        str | None,
+        typer.Option(
+            help="bernoulli, concrete, learnable, gaussian, dropconnect, mixture, variational, meanfield."
+        ),
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="default, quick, gal2016, gal2018 or two-layers.")

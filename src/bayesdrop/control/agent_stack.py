@@ -15,13 +15,12 @@ from bayesdrop.control.coins import Coins
 from bayesdrop.control.replay import Replay
 from bayesdrop.control.settings import EpsilonGreedy, Explore, QLearning, Thompson
 from bayesdrop.errors import Diverged, is_one_of, must, real_number, whole_number, whole_seed
-from bayesdrop.stacked.export import export
 from bayesdrop.stacked.heads import Head
-from bayesdrop.stacked.job import Trained
-from bayesdrop.stacked.layers import MaskedLayer
-from bayesdrop.stacked.network import Stack, layout_of, noise_shapes
-from bayesdrop.stacked.parameters import Parameters
+from bayesdrop.stacked.job import export, trained_of
+from bayesdrop.stacked.layers import NoisyInputs
+from bayesdrop.stacked.parameters import ParameterLayout, Parameters
 from bayesdrop.stacked.settings import Settings
+from bayesdrop.stacked.stack import Stack, noise_shapes
 from bayesdrop.stacked.streams import NoiseStreams, generator
 
 __all__ = ["AgentStack", "TemporalDifference"]
@@ -37,25 +36,13 @@ _STEPS_AHEAD = 64
 class TemporalDifference(Head):
     """(Q(s, a) - target)^2 / 2 of the action that was taken: y is (M, B, 2), the action and its target."""
 
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         """Of every row, (M, B)."""
         return 0.5 * self._error(output, y).square().squeeze(-1)
 
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Loss of every row and the gradient of their mean; values of other actions have none."""
-        error = self._error(output, y)
-        slope = error / output.shape[1]
-        if weight is not None:
-            slope = slope * weight.unsqueeze(-1)
-        grad = torch.zeros_like(output).scatter_(-1, y[..., :1].long(), slope)
-        return 0.5 * error.square().squeeze(-1), grad
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
+        """Of `loss` in the values; those of other actions have none."""
+        return torch.zeros_like(output).scatter_(-1, y[..., :1].long(), self._error(output, y))
 
     @staticmethod
     def _error(output: Tensor, y: Tensor) -> Tensor:
@@ -131,7 +118,7 @@ class AgentStack:
             hint = "Without noise or members there is only one function to draw."
             raise ValueError(must(owner, "p", "above 0 for Thompson sampling", p, hint))
         networks = [seed * self.members + member for seed in self.seeds for member in range(self.members)]
-        layout = layout_of(self.settings, self.inputs, self.num_actions, self.num_actions)
+        layout = ParameterLayout(self.settings, self.inputs, self.num_actions, self.num_actions)
         self.parameters = Parameters(layout, len(networks), torch.float32)
         _start(self.parameters, networks, self.settings.rates)
         scale = real_number(owner, "first_scale", first_scale, "a positive number", above=0)
@@ -239,7 +226,7 @@ class AgentStack:
         batch, size = self.replay.sample(), learning.batch_size
         networks = len(self) * self.members
         self.target.update_rates()
-        self.target.make_masks(noise[:half])
+        self.target.set_noise(noise[:half])
         following = self.target.forward(batch.next_observations.view(networks, size, -1)).amax(-1)
         rewards, over = batch.rewards.view(networks, size), batch.terminated.view(networks, size)
         wanted = rewards + learning.gamma * (1 - over) * following
@@ -281,17 +268,12 @@ class AgentStack:
     def network(self, agent: int, member: int = 0) -> nn.Sequential:
         """The Q-network of an agent as `nn.Sequential` of our layers, in eval mode."""
         place = agent * self.members + member
-        blocks = self.parameters.of_network(place)
-        count = len(self.settings.rates)
-        trained = Trained(
-            settings=self.settings,
+        trained = trained_of(
+            self.settings,
+            self.parameters.layout.widths,
+            self.parameters.of_network(place),
             seed=self.seeds[agent],
             name="",
-            widths=self.parameters.layout.widths,
-            weights=[blocks[f"weight{layer}"] for layer in range(count)],
-            biases=[blocks[f"bias{layer}"].squeeze(0) for layer in range(count)],
-            p=[rate[place] for rate in self.rates()],
-            log_noise_std=torch.zeros(self.num_actions),
             num_data=max(self.age, 1),
         )
         return export(trained)
@@ -312,15 +294,7 @@ class _ActingPass:
     def __init__(self, parameters: Parameters, settings: Settings, networks: Sequence[int]) -> None:
         self._parameters, self._settings = parameters, settings
         self._layers = [
-            MaskedLayer(
-                parameters[f"weight{place}"],
-                parameters[f"bias{place}"],
-                torch.empty(0, 0, 0),
-                torch.empty(0),
-                rows=1,
-                kind="hard" if rate else "none",
-                temperature=settings.temperature,
-            )
+            NoisyInputs(parameters.of_layer(place), {}, rows=1, kind="hard" if rate else "none")
             for place, rate in enumerate(settings.rates)
         ]
         widths = parameters.layout.widths
@@ -358,10 +332,8 @@ class _ActingPass:
             words = self._words[place]
             if words is None:
                 continue
-            logit = self._parameters.get(f"logit{place}")
-            if logit is not None:
-                layer.set_rate(torch.sigmoid(logit))
-            layer.make_mask(words)
+            layer.update_rate()
+            layer.set_noise(words)
         for place, layer in enumerate(self._layers):
             x = layer.forward(x.clamp_min_(0) if place else x)
         return x.squeeze(1).numpy()

@@ -20,13 +20,11 @@ from bayesdrop.estimators.files import read_estimator, write_estimator
 from bayesdrop.predict import Prediction
 from bayesdrop.scale import check_scale
 from bayesdrop.stacked.encode import Array
-from bayesdrop.stacked.grow import grow
+from bayesdrop.stacked.fit import fit_tables, grow
 from bayesdrop.stacked.mixture import Mixture
-from bayesdrop.stacked.presets import PRESETS, preset_recipe
-from bayesdrop.stacked.recipe import Candidate, Recipe
+from bayesdrop.stacked.recipe import PRESETS, Candidate, FitRecipe, preset_recipe
 from bayesdrop.stacked.settings import NoiseModel, Settings
-from bayesdrop.stacked.table import Table
-from bayesdrop.stacked.tables import fit_tables
+from bayesdrop.stacked.table import TrainingTable
 
 __all__ = ["DropoutEstimator"]
 
@@ -69,7 +67,7 @@ class DropoutEstimator(BaseEstimator):
 
     # what is fitted
 
-    def recipe(self, rows: int, columns: int) -> Recipe:
+    def recipe(self, rows: int, columns: int) -> FitRecipe:
         """How a table of a size is fitted: the preset with this estimator's options put in.
 
         Args:
@@ -167,11 +165,11 @@ class DropoutEstimator(BaseEstimator):
         self._check_rows(x, y)
         check_scale(self._owner, "X", x)
         recipe = self.recipe(*x.shape)
-        table = Table(x, y, weight=weight, classes=classes, seed=self._seed())
+        table = TrainingTable(x, y, weight=weight, classes=classes, seed=self._seed())
         self.mixture_: Mixture = fit_tables(
             [table], recipe, processes=self.processes, progress=self.progress
         )[0]
-        self._table: Table | None = table
+        self._table: TrainingTable | None = table
 
     def _grow_table(self, x: Array, y: NDArray[Any], weight: Array | None) -> None:
         """Further rows for networks that are there already."""

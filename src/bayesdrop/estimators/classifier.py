@@ -30,7 +30,8 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
 
     Args:
         preset: "default", "quick", or a paper's protocol: "gal2016", "gal2018", "two-layers".
-        method: posterior: "bernoulli", "concrete", "learnable", "gaussian", "dropconnect" or "meanfield".
+        method: posterior: "bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "mixture",
+            "variational" or "meanfield".
         hidden: width of every hidden layer, or an int for one layer.
         activation: "relu", "silu", "gelu" or "tanh".
         p: chance of dropping hidden units: one number, or one per hidden layer.

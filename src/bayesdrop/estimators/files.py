@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must
-from bayesdrop.stacked.encode import Encoder, TargetScale
+from bayesdrop.stacked.encode import Encoder
 from bayesdrop.stacked.heads import LOGITS, outputs_for
 from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.mixture import Component, Mixture
 from bayesdrop.stacked.settings import Settings
+from bayesdrop.stacked.table import TargetScale
 from bayesdrop.storage import is_count, is_plain, read_tensors, write_tensors
 
 __all__ = ["read_estimator", "write_estimator"]
@@ -179,15 +180,14 @@ def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> C
         _check("dtypes", all(part.is_floating_point() for part in (weight, bias, p)))
     for widths, means in ((network.stds, network.weights), (network.bias_stds, network.biases)):
         for width, mean in zip(widths, means, strict=False):
-            _check(
-                "widths of weights", width is None or (width.shape, width.dtype) == (mean.shape, mean.dtype)
-            )
+            shape = () if settings.method == "mixture" else mean.shape
+            _check("widths of weights", width is None or (width.shape, width.dtype) == (shape, mean.dtype))
     return Component(network, row["bins"])
 
 
 def _widths(settings: Settings, place: int, name: str, tensors: dict[str, Tensor]) -> list[Tensor | None]:
     """Widths of Gaussian weights, layer by layer; none of a layer whose weights are points."""
-    if settings.method != "meanfield":
+    if not settings.has_widths:
         return []
     return [
         tensors.pop(f"{place}.{layer}.{name}") if rate > 0 else None

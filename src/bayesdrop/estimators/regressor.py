@@ -25,12 +25,13 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
     Columns and targets are standardised inside; everything that comes out is in the target's units. The
     default fits a mixture of dropout posteriors: wide networks that predict their own noise, with and
     without a piecewise-linear encoding of the columns, each of which holds out some rows; what they say
-    about those rows chooses the mixture and sets its noise (see `bayesdrop.stacked.Recipe`).
+    about those rows chooses the mixture and sets its noise (see `bayesdrop.stacked.FitRecipe`).
 
     Args:
         preset: "default", "quick", or a paper's protocol: "gal2016", "gal2018", "two-layers".
-        method: posterior: "bernoulli", "concrete", "learnable", "gaussian", "dropconnect" or "meanfield".
-            This and the following replace what the preset says where they are not None.
+        method: posterior: "bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "mixture",
+            "variational" or "meanfield". This and the following replace what the preset says where they are
+            not None.
         hidden: width of every hidden layer, or an int for one layer.
         activation: "relu", "silu", "gelu" or "tanh".
         p: chance of dropping hidden units, where learned rates start: one number, or one per hidden layer.

@@ -1,19 +1,17 @@
 """Many small networks at once: splits, settings and repeats in batched products."""
 
-from bayesdrop.stacked.encode import Encoder, TargetScale
-from bayesdrop.stacked.export import export, likelihood_of
-from bayesdrop.stacked.grow import grow
+import warnings
+from typing import Any
+
+from bayesdrop.stacked.encode import Encoder, Seen
+from bayesdrop.stacked.fit import fit_tables, grow
 from bayesdrop.stacked.held_out import Calibration, calibrated
-from bayesdrop.stacked.job import Job, Trained
+from bayesdrop.stacked.job import Job, Trained, export, likelihood_of
 from bayesdrop.stacked.mixture import Component, Mixture
-from bayesdrop.stacked.noise_step import m_step
-from bayesdrop.stacked.presets import PRESETS, preset_recipe
-from bayesdrop.stacked.recipe import Candidate, Recipe
-from bayesdrop.stacked.scores import Scores, draw_outputs, score
-from bayesdrop.stacked.seen import Seen
+from bayesdrop.stacked.recipe import PRESETS, Candidate, FitRecipe, preset_recipe
+from bayesdrop.stacked.scores import Scores, draw_outputs, m_step, score
 from bayesdrop.stacked.settings import Settings
-from bayesdrop.stacked.table import Table
-from bayesdrop.stacked.tables import fit_tables
+from bayesdrop.stacked.table import TargetScale, TrainingTable
 from bayesdrop.stacked.train import train
 
 __all__ = [
@@ -22,15 +20,15 @@ __all__ = [
     "Candidate",
     "Component",
     "Encoder",
+    "FitRecipe",
     "Job",
     "Mixture",
-    "Recipe",
     "Scores",
     "Seen",
     "Settings",
-    "Table",
     "TargetScale",
     "Trained",
+    "TrainingTable",
     "calibrated",
     "draw_outputs",
     "export",
@@ -42,3 +40,15 @@ __all__ = [
     "score",
     "train",
 ]
+
+_RENAMED = {"Table": TrainingTable, "Recipe": FitRecipe}
+
+
+def __getattr__(name: str) -> Any:
+    """Names of before, for one more release."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = _RENAMED[name]
+    told = f"bayesdrop.stacked.{name} is now called {new.__name__}; the old name goes in the next release."
+    warnings.warn(told, FutureWarning, stacklevel=2)
+    return new

@@ -1,8 +1,8 @@
-"""From the columns of a table to the inputs of a network, and from its outputs back to the target's units."""
+"""From the columns of a table to the inputs of a network."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,17 +12,88 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.errors import must
-from bayesdrop.stacked.packed import PackedInputs
-from bayesdrop.stacked.seen import Seen
 
-__all__ = ["Encoder", "TargetScale"]
+__all__ = ["Array", "EncodedRows", "Encoder", "Seen"]
 
 Array = NDArray[np.float64]
 
-#: numbers of an encoding that are held in double precision at a time
-_NUMBERS = 2**22
-#: inputs of a table from which on they are packed: a quarter of a gigabyte
+#: numbers of an encoding that are held in double precision at a time: what fits into a core's cache
+_NUMBERS = 2**16
+#: inputs of a table from which on they are made when they are asked for: a quarter of a gigabyte
 _MANY = 2**26
+#: the share of a column's values that is cut off at each end before its width is measured
+_TAIL = 0.01
+#: the widest numbers that still leave room for sums
+_LARGEST = 1e300
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Least and largest value of every column, and a margin beyond them.
+
+    The margin is the distance between the column's 1 % and 99 % quantiles (its whole range where these are
+    equal), so that one stray value does not widen it. A value is *outside* when it lies beyond the margin.
+    On held-out rows of tables that we have tried this happens to 0 to 2 rows in 1,000.
+
+    Beyond the margin nothing was learned, and the output of a network only grows. `bounded` puts such
+    values at the margin's end; all others stay as they are.
+
+    Attributes:
+        low: (D,) the least values.
+        high: (D,) the largest values.
+        margin: (D,) how far beyond them a value may lie.
+    """
+
+    low: Array
+    high: Array
+    margin: Array
+
+    @staticmethod
+    def of(x: Array) -> Seen:
+        """The range of a table.
+
+        Args:
+            x: (N, D) finite numbers, N at least 1.
+        """
+        low, high = x.min(0), x.max(0)
+        margin = np.empty(x.shape[1])
+        # Column by column: quantiles sort a copy of what they are given.
+        for column in range(x.shape[1]):
+            # Halves, since the ends of a column may lie farther apart than the largest number.
+            first, last = np.quantile(0.5 * x[:, column], [_TAIL, 1 - _TAIL])
+            width = last - first if last > first else 0.5 * high[column] - 0.5 * low[column]
+            margin[column] = 2 * min(width, _LARGEST)
+        return Seen(low, high, margin)
+
+    @property
+    def least(self) -> Array:
+        """(D,) the least value that is not outside."""
+        return np.maximum(self.low - self.margin, np.minimum(self.low, -_LARGEST))
+
+    @property
+    def most(self) -> Array:
+        """(D,) the largest value that is not outside."""
+        return np.minimum(self.high + self.margin, np.maximum(self.high, _LARGEST))
+
+    def outside(self, x: Array) -> NDArray[np.bool_]:
+        """(N, D) which values lie beyond the margin; NaN does too."""
+        if x.ndim != 2 or x.shape[1] != len(self.low):
+            raise ValueError(must("Seen", "x", f"of shape (N, {len(self.low)})", x.shape))
+        inside: NDArray[np.bool_] = (x >= self.least) & (x <= self.most)
+        return ~inside
+
+    def bounded(self, x: Array) -> Array:
+        """(N, D) with values that are outside put at the margin's end."""
+        value: Array = np.clip(x, self.least, self.most)
+        return value
+
+    def joined(self, other: Seen) -> Seen:
+        """The range of two tables together, with the larger margin."""
+        return Seen(
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            np.maximum(self.margin, other.margin),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +148,9 @@ class Encoder:
             if len(values) > 2:
                 edges[column, : len(values)] = values
         plain = Encoder(seen, mean, scale, edges, np.zeros(x.shape[1] * bins))
-        means = [plain._pieces_of(column, values).mean(0) for column, values in enumerate(x.T)]
-        return Encoder(seen, mean, scale, edges, np.concatenate(means))
+        columns = [slice(column, column + 1) for column in range(x.shape[1])]
+        means = [plain._pieces(x[:, column], column).mean(0) for column in columns]
+        return replace(plain, offset=np.concatenate(means))
 
     @property
     def width(self) -> int:
@@ -90,64 +162,34 @@ class Encoder:
         if x.ndim != 2 or x.shape[1] != len(self.mean):
             raise ValueError(must("Encoder", "x", f"of shape (N, {len(self.mean)})", x.shape))
         made = np.empty((len(x), self.width), dtype=np.float32)
-        rows = max(1, _NUMBERS // self.width)
+        rows, columns, unit = max(1, _NUMBERS // self.width), len(self.mean), self._unit
         for start in range(0, len(x), rows):
-            part = self.seen.bounded(x[start : start + rows])
-            made[start : start + rows, : len(self.mean)] = self._standardised(part)
-            if self.edges is not None:
-                made[start : start + rows, len(self.mean) :] = self._pieces(part)
+            part, out = self.seen.bounded(x[start : start + rows]), made[start : start + rows]
+            out[:, :columns] = (part * unit - self.mean * unit) / (self.scale * unit)
+            if self.offset is not None:
+                out[:, columns:] = np.subtract(pieces := self._pieces(part), self.offset, out=pieces)
         return torch.from_numpy(made)
 
-    def table_inputs(self, x: Array) -> Tensor | PackedInputs:
-        """The inputs of a table that networks learn from: the same numbers, packed where they are many."""
-        if self.edges is None or len(x) * self.width <= _MANY:
-            return self(x)
-        return self.packed(x)
+    def table_inputs(self, x: Array) -> Tensor | EncodedRows:
+        """The inputs of a table that networks learn from; where they are many, made when asked for."""
+        many = self.edges is not None and len(x) * self.width > _MANY
+        return EncodedRows(self, x) if many else self(x)
 
-    def packed(self, x: Array) -> PackedInputs:
-        """(N, D) numbers to packed inputs."""
-        assert self.edges is not None
-        assert self.offset is not None
-        offset = self.offset.reshape(len(self.mean), -1)
-        bins = offset.shape[1]
-        plain = np.empty(x.shape, dtype=np.float32)
-        place = np.empty(x.shape, dtype=np.uint8 if bins <= 256 else np.int16)
-        part = np.empty(x.shape, dtype=np.float32)
-        rows = max(1, _NUMBERS // self.width)
-        for start in range(0, len(x), rows):
-            these = slice(start, start + rows)
-            bounded = self.seen.bounded(x[these])
-            plain[these] = self._standardised(bounded)
-            for column, values in enumerate(bounded.T):
-                pieces = self._pieces_of(column, values)
-                # The first that is not full; the last of all where all are.
-                found = np.argmax(pieces < 1, axis=1)
-                found[pieces[:, -1] == 1] = bins - 1
-                place[these, column] = found
-                part[these, column] = pieces[np.arange(len(found)), found] - offset[column, found]
-        empty, full = (0 - offset).astype(np.float32), (1 - offset).astype(np.float32)
-        return PackedInputs(*map(torch.from_numpy, (plain, place, part, empty, full)))
-
-    def _standardised(self, x: Array) -> Array:
-        unit = self._unit
-        value: Array = (x * unit - self.mean * unit) / (self.scale * unit)
+    def _pieces(self, x: Array, columns: slice = slice(None)) -> Array:
+        """(N, D * B) pieces of some columns: those of a column add up to its place among the edges."""
+        low, width = (part[columns] for part in self._intervals)
+        pieces = (x * self._unit[columns])[:, :, None] - low
+        pieces /= width
+        value: Array = np.clip(pieces, 0, 1, out=pieces).reshape(len(x), -1)
         return value
 
-    def _pieces(self, x: Array) -> Array:
-        assert self.offset is not None
-        parts = [self._pieces_of(column, values) for column, values in enumerate(x.T)]
-        value: Array = np.concatenate(parts, 1) - self.offset
-        return value
-
-    def _pieces_of(self, column: int, values: Array) -> Array:
-        """(N, B) pieces of one column, which add up to its place among the edges."""
+    @cached_property
+    def _intervals(self) -> tuple[Array, Array]:
+        """(D, B) lower ends and widths of the intervals; those that are not needed begin at infinity."""
         assert self.edges is not None
-        edges = self.edges[column] * self._unit[column]
-        used = ~np.isnan(edges[1:])
-        low, high = edges[:-1][used], edges[1:][used]
-        pieces = np.zeros((len(values), len(used)))
-        pieces[:, used] = np.clip(((values * self._unit[column])[:, None] - low) / (high - low), 0, 1)
-        return pieces
+        edges = self.edges * self._unit[:, None]
+        used = ~np.isnan(edges[:, 1:])
+        return np.where(used, edges[:, :-1], np.inf), np.where(used, np.diff(edges), 1.0)
 
     @cached_property
     def _unit(self) -> Array:
@@ -176,36 +218,34 @@ class Encoder:
 
 
 @dataclass(frozen=True, eq=False)
-class TargetScale:
-    """Mean and standard deviation of D targets: networks are trained on standardised ones.
+class EncodedRows:
+    """(N, width) inputs of a long table, a row made when it is asked for: the numbers of `encoder(x)`.
 
     Attributes:
-        mean: (D,).
-        scale: (D,); 1 for a constant target.
+        encoder: of the columns.
+        x: (N, D) columns.
     """
 
-    mean: Array
-    scale: Array
+    encoder: Encoder
+    x: Array
+    dtype = torch.float32
 
-    @staticmethod
-    def of(y: Array, weight: Array | None = None) -> TargetScale:
-        """Of targets (N, D), with weights (N,) of the rows."""
-        mean = np.average(y, axis=0, weights=weight)
-        scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
-        return TargetScale(mean, np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0))
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, width)."""
+        return len(self.x), self.encoder.width
 
-    def standardised(self, y: Array) -> Tensor:
-        """(N, D) in single precision."""
-        return torch.from_numpy(((y - self.mean) / self.scale).astype(np.float32))
+    def __len__(self) -> int:
+        """N."""
+        return len(self.x)
 
-    def outputs(self, output: Tensor, *, heteroscedastic: bool) -> Tensor:
-        """Network outputs (..., D) or (..., 2 D) in the target's units, in double precision."""
-        mean, scale = torch.from_numpy(self.mean), torch.from_numpy(self.scale)
-        value = output.to(torch.float64)
-        if not heteroscedastic:
-            return value * scale + mean
-        means, log_variances = value.chunk(2, -1)
-        return torch.cat([means * scale + mean, log_variances + 2 * scale.log()], -1)
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """(R, width) inputs of some rows."""
+        return self.encoder(self.x[rows.numpy()])
+
+    def index_select(self, dim: int, rows: Tensor) -> Tensor:
+        """As a tensor's, over axis 0."""
+        return self[rows]
 
 
 def _mean_and_scale(x: Array) -> tuple[Array, Array]:

@@ -1,20 +1,88 @@
-"""The last step of a stack: from outputs to losses and their gradients, for every noise model."""
+"""Between and behind the weight layers of a stack: non-linearities, and the loss of the outputs."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import softplus
+from torch import Tensor, nn
+from torch.nn.functional import gelu, silu, softplus
 
-__all__ = ["LOGITS", "Head", "make_head", "outputs_for"]
+from bayesdrop.likelihoods.gaussian import gaussian_log_prob
 
-Level = Tensor | None
-_LOG_2PI = math.log(2 * math.pi)
+__all__ = [
+    "ACTIVATIONS",
+    "LOGITS",
+    "ActivationPass",
+    "Head",
+    "apply_activation",
+    "expected",
+    "make_head",
+    "outputs_for",
+]
+
+#: the module that each name stands for
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+    "tanh": nn.Tanh,
+}
+_IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": lambda h: h.clamp_min_(0),
+    "silu": lambda h: silu(h, inplace=True),
+    "gelu": gelu,
+    "tanh": torch.tanh_,
+}
+
 #: noise models whose outputs are logits
 LOGITS = ("classes", "labels")
+
+
+def apply_activation(name: str, h: Tensor) -> Tensor:
+    """The non-linearity of that name; `h` may be overwritten."""
+    return _IN_PLACE[name](h)
+
+
+class ActivationPass:
+    """One use of a non-linearity, with its derivative, in memory that is there already.
+
+    Where the derivative is known from the value alone (ReLU, tanh), the value takes the place of h.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._kept = self._value = torch.empty(0)
+        ops: Any = torch.ops.aten
+        self._forward = {"silu": ops.silu.out, "gelu": ops.gelu.out}.get(name)
+        backward = {"tanh": ops.tanh_backward, "silu": ops.silu_backward, "gelu": ops.gelu_backward}
+        self._backward = backward.get(name, ops.threshold_backward).grad_input
+
+    def forward(self, h: Tensor) -> Tensor:
+        """a = f(h); may overwrite h."""
+        if self._forward is None:
+            self._kept = apply_activation(self._name, h)
+            return self._kept
+        if self._value.shape != h.shape:
+            self._value = torch.empty_like(h)
+        self._kept = h
+        self._forward(h, out=self._value)
+        return self._value
+
+    def backward(self, grad: Tensor, masked: Tensor | None) -> Tensor:
+        """dL/dh, in the memory of dL/da.
+
+        Args:
+            grad: dL/da, or dL/d(a z) with `masked`.
+            masked: a z, the value of a ReLU under a mask z of 0 and 1, whose derivative is that of both.
+        """
+        if self._name == "relu":
+            self._backward(grad, self._kept if masked is None else masked, 0, grad_input=grad)
+        else:
+            self._backward(grad, self._kept, grad_input=grad)
+        return grad
 
 
 def outputs_for(noise: str, targets: int) -> int:
@@ -22,160 +90,81 @@ def outputs_for(noise: str, targets: int) -> int:
     return 2 * targets if noise == "heteroscedastic" else targets
 
 
+def expected(output: Tensor, noise: str, targets: int) -> Tensor:
+    """(..., D) what an output expects: a target, or the probabilities of classes or labels."""
+    if noise == "classes":
+        return torch.softmax(output, -1)
+    return torch.sigmoid(output) if noise == "labels" else output[..., :targets]
+
+
 class Head(ABC):
-    """-log p(y | output), M networks at a time. Values of a row are summed, as likelihoods do.
-
-    Attributes:
-        squared_error: (M,) sum of squared errors since `reset`, over rows and outputs; Gaussian noise only.
-        count: how many errors that is, for each network.
-    """
-
-    def __init__(self) -> None:
-        self.squared_error: Tensor | None = None
-        self.count = 0
+    """-log p(y | output), M networks at a time. Values of a row are summed, as likelihoods do."""
 
     @abstractmethod
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         """-log p of every row, (M, B).
 
         Args:
             output: (M, B, outputs).
             y: (M, B, D), or labels (M, B).
-            noise: (M, 1, D) log standard deviation of the noise, where there is one.
+            level: (M, 1, D) log standard deviation of the noise, where there is one.
         """
 
     @abstractmethod
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of every row, (M, B), and the gradient of their mean with respect to the output.
-
-        Args:
-            output: (M, B, outputs).
-            y: (M, B, D), or labels (M, B).
-            noise: as in `loss`.
-            weight: (M, B) weights of the rows, of mean one over the data; None for ones.
-            noise_grad: where the gradient of `noise` goes, if it is learned.
-        """
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
+        """Derivative of `loss` in the output, (M, B, outputs), in memory of its own. Arguments as there."""
 
 
 class _Gaussian(Head):
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
-        assert noise is not None
-        error = (output - y).mul_((-noise).exp())
-        value: Tensor = 0.5 * error.square_().sum(-1) + (noise + 0.5 * _LOG_2PI).sum(-1)
-        return value
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
+        assert level is not None
+        return _gaussian_loss(output, 2 * level, y)
 
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        assert noise is not None
-        error = output - y
-        rows = output.shape[1]
-        square = error.square()
-        total = (square if weight is None else square * weight.unsqueeze(-1)).sum((1, 2))
-        self.squared_error = total if self.squared_error is None else self.squared_error + total
-        self.count += rows * output.shape[2]
-        precision = (-2 * noise).exp()
-        loss = 0.5 * (square * precision).sum(-1) + (noise + 0.5 * _LOG_2PI).sum(-1)
-        grad = error.mul_(precision / rows)
-        if noise_grad is not None:
-            slope = (1 - square * precision).div_(rows)
-            if weight is not None:
-                slope.mul_(weight.unsqueeze(-1))
-            torch.sum(slope, 1, keepdim=True, out=noise_grad)
-        if weight is not None:
-            grad.mul_(weight.unsqueeze(-1))
-        return loss, grad
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
+        assert level is not None
+        return (output - y).mul_((-2 * level).exp())
 
 
 class _Heteroscedastic(Head):
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         mean, log_variance = output.chunk(2, -1)
-        terms = (mean - y).square_().mul_((-log_variance).exp()).add_(log_variance).add_(_LOG_2PI)
-        return terms.sum(-1).mul_(0.5)
+        return _gaussian_loss(mean, log_variance, y)
 
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         mean, log_variance = output.chunk(2, -1)
-        precision = (-log_variance).exp_()
         error = mean - y
-        scaled = error * precision
-        fit = error.mul_(scaled)
-        loss = (fit + log_variance).add_(_LOG_2PI).sum(-1).mul_(0.5)
-        grad = torch.cat([scaled, fit.neg_().add_(1).mul_(0.5)], -1).div_(output.shape[1])
-        if weight is not None:
-            grad.mul_(weight.unsqueeze(-1))
-        return loss, grad
+        scaled = (-log_variance).exp_().mul_(error)
+        return torch.cat([scaled, error.mul_(scaled).neg_().add_(1).mul_(0.5)], -1)
 
 
 class _Classes(Head):
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         return -torch.log_softmax(output, -1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        log_probs = torch.log_softmax(output, -1)
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         place = y.unsqueeze(-1)
-        loss = -log_probs.gather(-1, place).squeeze(-1)
-        grad = log_probs.exp_()
-        grad.scatter_add_(-1, place, torch.full_like(place, -1, dtype=grad.dtype))
-        grad.div_(output.shape[1])
-        if weight is not None:
-            grad.mul_(weight.unsqueeze(-1))
-        return loss, grad
+        probs = torch.softmax(output, -1)
+        return probs.scatter_add_(-1, place, torch.full_like(place, -1, dtype=probs.dtype))
 
 
 class _Labels(Head):
     """log(1 + exp(f)) - y f for every label, summed over the labels of a row."""
 
-    def loss(self, output: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+    def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         return (softplus(output) - y * output).sum(-1)
 
-    def backward(
-        self,
-        output: Tensor,
-        y: Tensor,
-        noise: Tensor | None,
-        weight: Tensor | None,
-        noise_grad: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        loss = self.loss(output, y, noise)
-        grad = torch.sigmoid(output).sub_(y).div_(output.shape[1])
-        if weight is not None:
-            grad.mul_(weight.unsqueeze(-1))
-        return loss, grad
+    def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
+        return torch.sigmoid(output).sub_(y)
 
 
-_HEADS: dict[str, type[Head]] = {
-    "heteroscedastic": _Heteroscedastic,
-    "classes": _Classes,
-    "labels": _Labels,
-}
+def _gaussian_loss(mean: Tensor, log_variance: Tensor, y: Tensor) -> Tensor:
+    """`gaussian_log_prob` of every row of every network, negated: (M, B)."""
+    rows = mean.shape[:2]
+    flat = (part.expand_as(mean).reshape(-1, mean.shape[2]) for part in (mean, log_variance, y))
+    return gaussian_log_prob(*flat).neg_().view(rows)
 
 
 def make_head(noise: str) -> Head:
     """The head of a noise model."""
-    return _HEADS.get(noise, _Gaussian)()
+    heads = {"heteroscedastic": _Heteroscedastic(), "classes": _Classes(), "labels": _Labels()}
+    return heads.get(noise, _Gaussian())

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from bayesdrop.errors import must
+from bayesdrop.stacked.encode import EncodedRows
 from bayesdrop.stacked.heads import LOGITS, make_head
 from bayesdrop.stacked.job import Trained
-from bayesdrop.stacked.packed import PackedInputs
 from bayesdrop.stacked.scores import draw_outputs
 
 __all__ = ["Calibration", "HeldOut", "calibrate", "calibrated", "held_out", "mixture_log_prob"]
@@ -56,25 +57,32 @@ class Calibration:
 
 def calibrated(network: Trained, calibration: Calibration) -> Trained:
     """The network with the change put into its last layer, or its noise level."""
-    weights, biases = list(network.weights), list(network.biases)
-    stds, bias_stds = list(network.stds), list(network.bias_stds)
-    noise = network.settings.noise
-    factor = weights[-1].new_ones(weights[-1].shape[1])
-    if noise in LOGITS:
-        factor *= calibration.slope
-        weights[-1], biases[-1] = weights[-1] * factor, biases[-1] * factor
-    elif noise == "heteroscedastic":
-        targets = weights[-1].shape[1] // 2
-        factor[targets:] = calibration.slope
-        weights[-1], biases[-1] = weights[-1] * factor, biases[-1] * factor
-        biases[-1][targets:] += calibration.shift
-    else:
-        assert network.log_noise_std is not None
-        return network.with_noise(network.log_noise_std + 0.5 * calibration.shift)
-    for widths in (stds, bias_stds):
-        if widths and widths[-1] is not None:
-            widths[-1] = widths[-1] * factor.abs()
-    return replace(network, weights=weights, biases=biases, stds=stds, bias_stds=bias_stds)
+    noise, slope, shift = network.settings.noise, calibration.slope, calibration.shift
+    if network.log_noise_std is not None:
+        return network.with_noise(network.log_noise_std + 0.5 * shift)
+    targets = 0 if noise in LOGITS else network.widths[-1] // 2
+    factor = torch.ones_like(network.biases[-1])
+    factor[targets:] = slope
+    bias = network.biases[-1] * factor
+    if noise == "heteroscedastic":
+        bias[targets:] += shift
+
+    def stretched(widths: list[Tensor | None]) -> list[Tensor | None]:
+        last = widths[-1] if widths else None
+        if last is None:
+            return widths
+        if last.dim() == 0 and targets and slope != 1:
+            want = "1 for networks whose outputs all have noise of one width"
+            raise ValueError(must("calibrated", "calibration.slope", want, slope))
+        return [*widths[:-1], last * (abs(slope) if last.dim() == 0 else factor.abs())]
+
+    return replace(
+        network,
+        weights=[*network.weights[:-1], network.weights[-1] * factor],
+        biases=[*network.biases[:-1], bias],
+        stds=stretched(network.stds),
+        bias_stds=stretched(network.bias_stds),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +95,7 @@ class HeldOut:
         y: (n, D) targets, or labels.
         noise: the noise model.
         log_noise_std: (D,) or None.
+        one_width: whether all outputs have noise of one width, so that log-variances alone have no slope.
     """
 
     rows: Tensor
@@ -94,6 +103,7 @@ class HeldOut:
     y: Tensor
     noise: str
     log_noise_std: Tensor | None
+    one_width: bool = False
 
     def log_prob(self, calibration: Calibration) -> Tensor:
         """(n,) log of the mean density over draws."""
@@ -115,11 +125,13 @@ class HeldOut:
 
 @torch.no_grad()
 def held_out(
-    network: Trained, x: Tensor | PackedInputs, y: Tensor, rows: Tensor, *, num_draws: int, seed: int
+    network: Trained, x: Tensor | EncodedRows, y: Tensor, rows: Tensor, *, num_draws: int, seed: int
 ) -> HeldOut:
     """Draws for the given rows of a table."""
-    parts = list(draw_outputs(network, x[rows], num_draws=num_draws, seed=seed))
-    return HeldOut(rows, torch.cat(parts), y[rows], network.settings.noise, network.log_noise_std)
+    outputs = torch.cat(list(draw_outputs(network, x[rows], num_draws=num_draws, seed=seed)))
+    settings = network.settings
+    one_width = settings.method == "mixture"
+    return HeldOut(rows, outputs, y[rows], settings.noise, network.log_noise_std, one_width)
 
 
 def mixture_log_prob(parts: Sequence[HeldOut], calibrations: Sequence[Calibration], size: int) -> Tensor:
@@ -151,7 +163,6 @@ def calibrate(
     *,
     given: Sequence[Calibration] | None = None,
     tails: bool = True,
-    slopes: bool = True,
 ) -> Calibration:
     """The change that makes rows which were held out most probable.
 
@@ -160,7 +171,6 @@ def calibrate(
         size: rows of the table.
         given: changes that are made first; slopes then stay as they are.
         tails: whether Student's t may take the place of the Gaussian.
-        slopes: whether log-variances may be stretched or shrunk.
     """
     first = [Calibration()] * len(parts) if given is None else list(given)
     noise = parts[0].noise
@@ -178,7 +188,7 @@ def calibrate(
     if noise in LOGITS:
         found = best_of([0.0], [2.0 ** (step / 2) for step in range(-6, 3)], [math.inf])
         return best_of([0.0], [found.slope * 2.0 ** (step / 8) for step in range(-3, 4)], [math.inf])
-    sloped = slopes and noise == "heteroscedastic" and given is None
+    sloped = noise == "heteroscedastic" and given is None and not any(part.one_width for part in parts)
     stretches = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25] if sloped else [1.0]
     dofs = [math.inf, 5.0] if tails else [math.inf]
     centre = _first_shift(parts) if given is None else 0.0

@@ -1,19 +1,24 @@
-"""Job: data, settings and seed of one network. Trained: what came of it."""
+"""Job: one network to train. Trained: what came of it, which `export` gives as a module of our layers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayesdrop.errors import must, must_be_finite
-from bayesdrop.stacked.heads import outputs_for
-from bayesdrop.stacked.packed import PackedInputs
-from bayesdrop.stacked.settings import Settings
+from bayesdrop.layers import MeanFieldGaussian, StochasticLayer, VariationalGaussianDropout
+from bayesdrop.layers.kinds import KINDS, make_layer
+from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.stacked.encode import EncodedRows
+from bayesdrop.stacked.gaussian_weights import rate_of
+from bayesdrop.stacked.heads import ACTIVATIONS, outputs_for
+from bayesdrop.stacked.settings import SIGMA, Settings
 
-__all__ = ["Job", "Trained"]
+__all__ = ["Job", "Trained", "export", "likelihood_of", "trained_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +26,7 @@ class Job:
     """One network to train. Jobs that share a table should share its tensors: they are then held once.
 
     Args:
-        x: (R, K) inputs of a table, standardised as they should be; packed, if they are many.
+        x: (R, K) inputs of a table, standardised as they should be; encoded when asked for, if they are many.
         y: (R, D) targets; (R,) integer labels with `noise="classes"`; (R, D) of 0 and 1 with "labels".
         settings: how the network is built and trained.
         seed: of first weights, order of rows and noise.
@@ -33,7 +38,7 @@ class Job:
         name: anything that tells the job from others.
     """
 
-    x: Tensor | PackedInputs
+    x: Tensor | EncodedRows
     y: Tensor
     settings: Settings
     seed: int = 0
@@ -47,8 +52,7 @@ class Job:
     def __post_init__(self) -> None:
         if len(self.x.shape) != 2 or not self.x.dtype.is_floating_point:
             raise ValueError(must("Job", "x", "a floating tensor of shape (R, K)", tuple(self.x.shape)))
-        # Of packed inputs only the standardised columns can be other than finite.
-        must_be_finite("Job", "x", self.x.plain if isinstance(self.x, PackedInputs) else self.x)
+        must_be_finite("Job", "x", torch.from_numpy(self.x.x) if isinstance(self.x, EncodedRows) else self.x)
         labels = self.settings.noise == "classes"
         if labels and (self.y.dim() != 1 or self.y.dtype != torch.int64):
             raise ValueError(must("Job", "y", "int64 labels of shape (R,)", f"{tuple(self.y.shape)}"))
@@ -99,9 +103,9 @@ class Trained:
         weights: (K_in, K_out) of every layer.
         biases: (K_out,) of every layer.
         p: rate of every layer, shape () or (K_in,).
-        stds: (K_in, K_out) widths of the weights of every layer, with "meanfield"; None of a layer whose
-            weights are points. Empty for other methods.
-        bias_stds: (K_out,) those of the biases.
+        stds: widths of the weights of every layer: (K_in, K_out) with "meanfield", () with "mixture"; None of
+            a layer whose weights are points. Empty for other methods.
+        bias_stds: those of the biases: (K_out,) or ().
         log_noise_std: (D,) log standard deviation of Gaussian noise; None for other noise models.
         num_data: N it was trained on.
         history: "epoch", "nll", "kl", and where they are there "validation", "noise_std" and "rates".
@@ -127,3 +131,109 @@ class Trained:
     def with_noise(self, log_noise_std: Tensor) -> Trained:
         """The same network with another noise."""
         return replace(self, log_noise_std=log_noise_std)
+
+
+def trained_of(
+    settings: Settings,
+    widths: tuple[int, ...],
+    blocks: Mapping[str, Tensor],
+    **rest: Any,
+) -> Trained:
+    """A network from its numbers as a stack holds them.
+
+    Args:
+        settings: how it was trained.
+        widths: inputs, hidden units, outputs.
+        blocks: as `Parameters.of_network` gives them, and "log_noise_std" where there is a noise level.
+        rest: the other fields.
+    """
+    weights, biases, rates, stds, bias_stds = [], [], [], [], []
+    for place, rate in enumerate(settings.rates):
+        weight, bias, logit, log_std, bias_log_std = (
+            blocks.get(f"{part}{place}") for part in ("weight", "bias", "logit", "log_std", "bias_log_std")
+        )
+        assert weight is not None
+        assert bias is not None
+        p = torch.tensor(rate, dtype=weight.dtype) if logit is None else torch.sigmoid(logit).squeeze()
+        sigma = torch.tensor(SIGMA, dtype=weight.dtype) if settings.method == "mixture" and rate > 0 else None
+        std = sigma if log_std is None else log_std.exp()
+        weights.append(weight)
+        biases.append(bias.reshape(-1))
+        rates.append(p if log_std is None or std is None else rate_of(weight, std))
+        stds.append(std)
+        bias_stds.append(sigma if bias_log_std is None else bias_log_std.exp().reshape(-1))
+    level = blocks.get("log_noise_std")
+    return Trained(
+        settings=settings,
+        widths=widths,
+        weights=weights,
+        biases=biases,
+        p=rates,
+        stds=stds if settings.has_widths else [],
+        bias_stds=bias_stds if settings.has_widths else [],
+        log_noise_std=None if level is None else level.reshape(-1).clone(),
+        **rest,
+    )
+
+
+def export(network: Trained) -> nn.Sequential:
+    """The network as `nn.Sequential` of our layers, in eval mode, for `predict`, `save` and all the rest.
+
+    Inputs and outputs are those of the network: what was standardised for training stays so.
+    """
+    parts: list[nn.Module] = []
+    for place in range(len(network.weights)):
+        if place:
+            parts.append(ACTIVATIONS[network.settings.activation]())
+        parts.append(_layer(network, place))
+    return nn.Sequential(*parts).eval()
+
+
+def likelihood_of(network: Trained) -> Likelihood:
+    """What the outputs of the exported network mean."""
+    noise = network.settings.noise
+    if noise == "heteroscedastic":
+        return HeteroscedasticGaussian()
+    if noise == "classes":
+        return Categorical()
+    if noise == "labels":
+        return Bernoulli()
+    assert network.log_noise_std is not None
+    return Gaussian(network.log_noise_std.exp(), noise=noise)
+
+
+@torch.no_grad()
+def _layer(network: Trained, place: int) -> StochasticLayer:
+    settings, weight, bias = network.settings, network.weights[place], network.biases[place]
+    # Without first weights of its own, which would use up random numbers of torch.
+    linear = nn.utils.skip_init(nn.Linear, *weight.shape, dtype=weight.dtype)  # type: ignore[no-untyped-call]
+    assert isinstance(linear, nn.Linear)
+    linear.weight.copy_(weight.T)
+    linear.bias.copy_(bias)
+    # A rate of exactly zero has no noise: the layer is dropout that never drops, and has the same prior.
+    method = settings.method if settings.rates[place] > 0 else "bernoulli"
+    p = network.p[place]
+    options: dict[str, Any] = {}
+    if method != "variational":
+        options = {"length_scale": settings.length_scale, "scale_by_fan_in": settings.scale_by_fan_in}
+    if settings.learns_rates and method != "bernoulli":
+        # A rate that has run to 0 or 1 in floating point is as near to it as a logit can say.
+        p = p.clamp(torch.finfo(p.dtype).tiny, 1 - torch.finfo(p.dtype).eps)
+        options["per"] = "unit" if p.dim() else "layer"
+    if method == "concrete":
+        options["temperature"] = settings.temperature
+    std, bias_std = (widths[place] if widths else None for widths in (network.stds, network.bias_stds))
+    if method == "mixture":
+        assert std is not None
+        options["sigma"] = std.item()
+    started = method in ("variational", "meanfield")  # their parameters are put in below
+    layer = make_layer(KINDS[method], linear, 0.1 if started else p, options)
+    if isinstance(layer, VariationalGaussianDropout):
+        layer.log_alpha.copy_(torch.logit(p))
+    if isinstance(layer, MeanFieldGaussian):
+        assert std is not None
+        assert bias_std is not None
+        assert layer.bias_log_std is not None
+        layer.log_std.copy_(std.T.clamp_min(torch.finfo(std.dtype).tiny).log())
+        layer.bias_log_std.copy_(bias_std.clamp_min(torch.finfo(std.dtype).tiny).log())
+    return layer

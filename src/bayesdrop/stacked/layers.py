@@ -1,86 +1,192 @@
-"""One weight layer of all networks of a stack: forward and, by hand, backward.
+"""The weight layers of all networks of a stack: forward and, by hand, backward.
 
-    h = (a * z) W / (1 - p) + b
+M networks stand side by side: W is (M, K_in, K_out), activations a are (M, B, K), and a layer is one batched
+product. Posteriors differ in where their noise is; z are masks and e normal numbers.
 
-W is (M, K_in, K_out): M networks side by side in one batched product. The factor 1 / (1 - p) is put into
-the weights, which are smaller than a batch.
+    NoisyInputs     h = (a * z) W / (1 - p) + b                     bernoulli, concrete, learnable, gaussian
+    NoisyWeights    h = a (W * z / (1 - p) + s e) + b + s e         dropconnect (s = 0), mixture
+
+`gaussian_weights` has noise on the outputs. Divergences and estimators are those of `bayesdrop.functional`,
+which the layers of `bayesdrop.layers` use too. Gradients are written down, since autograd takes longer; tests
+compare every one of them with autograd.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
-__all__ = ["MaskedLayer", "WeightMaskedLayer", "thresholds"]
+from bayesdrop.functional import bernoulli_dropout_kl, gaussian_dropout_kl, gaussian_kl, mixture_dropout_kl
+from bayesdrop.functional.arm import disarm_slope
+from bayesdrop.functional.kl import mixture_information
+
+__all__ = ["LayerPrior", "NoisyInputs", "NoisyWeights", "StackLayer", "over_units", "transposed_product"]
 
 _WORDS = 2**16
+# Distance of two components, in widths, from which on a sample tells them apart for certain.
+_FAR = 12.0
 
 
-def thresholds(p: Tensor) -> Tensor:
-    """The smallest 16-bit word that is kept at the rate p, in int16's order."""
-    return (torch.round(p.double() * _WORDS) - _WORDS // 2).clamp_max(_WORDS // 2 - 1).to(torch.int16)
+@dataclass(frozen=True, eq=False)
+class LayerPrior:
+    """The prior N(0, I / l^2) of a layer, and N: the divergence is counted per row of data.
+
+    Attributes:
+        length_scale: (M, 1, 1) l of the weights.
+        bias_scale: (M, 1, 1) l of the biases.
+        num_data: (M, 1, 1) N.
+    """
+
+    length_scale: Tensor
+    bias_scale: Tensor
+    num_data: Tensor
+
+    @cached_property
+    def precision(self) -> Tensor:
+        """l^2 / N of the weights, (M, 1, 1)."""
+        return self.length_scale.square() / self.num_data
+
+    @cached_property
+    def bias_precision(self) -> Tensor:
+        """l^2 / N of the biases, (M, 1, 1)."""
+        return self.bias_scale.square() / self.num_data
+
+    def per_row(self, *divergences: Tensor) -> Tensor:
+        """(M,) sums of divergences (M, a, b), divided by N."""
+        return torch.stack([one.sum((1, 2)) for one in divergences]).sum(0) / self.num_data.view(-1)
+
+    def of_points(self, bias: Tensor) -> Tensor:
+        """Divergence of biases that are points, l^2 b^2 / 2."""
+        return 0.5 * (self.bias_scale * bias).square()
 
 
-class MaskedLayer:
-    """Noise multiplies the inputs. Buffers are made once and used in every step.
+def transposed_product(u: Tensor, grad: Tensor, out: Tensor) -> None:
+    """u^T grad, into `out` as it is laid out in memory."""
+    if out.stride(1) == 1 and out.stride(2) != 1:
+        torch.bmm(grad.transpose(1, 2), u, out=out.transpose(1, 2))
+    else:
+        torch.bmm(u.transpose(1, 2), grad, out=out)
+
+
+def over_units(grad: Tensor, per_unit: Tensor) -> Tensor:
+    """(M, 1, K_in) summed over units where one rate serves all of them."""
+    return per_unit if grad.shape == per_unit.shape else per_unit.sum(2, keepdim=True)
+
+
+class StackLayer(ABC):
+    """One weight layer of M networks.
 
     Args:
-        weight: (M, K_in, K_out) view of the parameters.
-        bias: (M, 1, K_out) view.
-        weight_grad: where the gradient of `weight` goes.
-        bias_grad: where the gradient of `bias` goes.
+        values: "weight" (M, K_in, K_out) and "bias" (M, 1, K_out); "logit" (M, 1, 1 or K_in) where a rate is
+            learned, "log_std" and "bias_log_std" where widths are. All are views of the parameters.
+        grads: where the gradients go, by the same names; empty for a layer that is not trained.
         rows: B, rows of a batch.
+    """
+
+    def __init__(self, values: Mapping[str, Tensor], grads: Mapping[str, Tensor], rows: int) -> None:
+        self.values, self.grads = values, grads
+        self.weight, self.bias = values["weight"], values["bias"]
+        stack, inputs, outputs = self.weight.shape
+        # Memory that is made once and used in every step.
+        self.out = self.weight.new_empty(stack, rows, outputs)
+        self.input_grad = self.weight.new_empty(stack, rows, inputs)
+        self.input = self.input_grad
+        self.set_rate(self.weight.new_zeros(stack, 1, 1))
+
+    def set_rate(self, p: Tensor) -> None:
+        """The rates from now on, (M, 1, 1) or (M, 1, K_in)."""
+        self.p = p
+        #: 1 / (1 - p) as the weights of an input unit are laid out, (M, 1, 1) or (M, K_in, 1)
+        self.scale = (1 - p).reciprocal().transpose(1, 2)
+
+    def update_rate(self) -> None:
+        """Take a learned rate from its logit."""
+        if "logit" in self.values:
+            self.set_rate(torch.sigmoid(self.values["logit"]))
+
+    @abstractmethod
+    def set_noise(self, noise: Tensor) -> None:
+        """The noise of a step, from random words or normal numbers."""
+
+    @abstractmethod
+    def forward(self, a: Tensor) -> Tensor:
+        """h, (M, B, K_out), with the noise that was set."""
+
+    @abstractmethod
+    def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
+        """From dL/dh to the gradients of all parameters; returns dL/da.
+
+        Args:
+            grad: dL/dh, (M, B, K_out).
+            through: whether dL/da is wanted.
+            unmasked: leave the mask of the inputs to the non-linearity that takes dL/da.
+        """
+
+    @abstractmethod
+    def kl(self, prior: LayerPrior) -> Tensor:
+        """KL(q || prior) / N of every network, (M,)."""
+
+    def add_prior(self, prior: LayerPrior) -> None:
+        """Add the gradient of KL(q || prior) / N."""
+        self.grads["weight"].addcmul_(self.weight, self.pull(prior))
+        self.grads["bias"].addcmul_(self.bias, prior.bias_precision)
+
+    def pull(self, prior: LayerPrior) -> Tensor:
+        """What the gradient of KL / N in the weights is, in units of the weights: (M, 1 or K_in, 1)."""
+        return prior.precision * self.scale
+
+    def backward_product(self, u: Tensor, grad: Tensor) -> Tensor:
+        """From u and dL/d(u W + b) to the gradient of W, which is returned, and that of b."""
+        transposed_product(u, grad, self.grads["weight"])
+        torch.sum(grad, 1, keepdim=True, out=self.grads["bias"])
+        return self.grads["weight"]
+
+    def backward_input(self, grad: Tensor, weight: Tensor) -> Tensor:
+        """dL/du of u W + b."""
+        return torch.bmm(grad, weight.transpose(1, 2), out=self.input_grad)
+
+
+class NoisyInputs(StackLayer):
+    """Noise multiplies the inputs; 1 / (1 - p) is put into the weights, which are smaller than a batch.
+
+    Args:
+        values: see `StackLayer`.
+        grads: see `StackLayer`.
+        rows: see `StackLayer`.
         kind: "hard" 0-1 masks, "soft" concrete masks, "normal" noise, or "none".
         temperature: of soft masks.
+
+    Attributes:
+        mask: what the inputs are multiplied by.
+        masked: the inputs times the mask.
     """
 
     def __init__(
         self,
-        weight: Tensor,
-        bias: Tensor,
-        weight_grad: Tensor,
-        bias_grad: Tensor,
-        *,
+        values: Mapping[str, Tensor],
+        grads: Mapping[str, Tensor],
         rows: int,
+        *,
         kind: str,
-        temperature: float,
+        temperature: float = 0.1,
     ) -> None:
-        self.weight, self.bias = weight, bias
-        self.weight_grad, self.bias_grad = weight_grad, bias_grad
         self.kind, self.temperature = kind, temperature
-        stack, inputs, outputs = weight.shape
-        self.out = weight.new_empty(stack, rows, outputs)
-        self.masked = weight.new_empty(stack, rows, inputs) if kind != "none" else None
-        self.mask = torch.empty_like(self.masked) if self.masked is not None else None
-        self.input_grad = weight.new_empty(stack, rows, inputs)
-        self.scaled = torch.empty_like(weight) if kind in ("hard", "soft") else None
-        self.input = self.input_grad
-        #: (M, 1, 1) or (M, 1, K_in) rate
-        self.p = weight.new_zeros(stack, 1, 1)
-        self._threshold = thresholds(self.p)
-        self._logit = self.p
-        self._dropped: Tensor | None = None
-        #: 1 / (1 - p), (M, 1, 1) or (M, K_in, 1): as the weights of an input unit are laid out
-        self.scale = (1 - self.p).reciprocal().transpose(1, 2)
-        self._by_columns = weight_grad.stride(1) == 1 and weight_grad.stride(2) != 1
+        super().__init__(values, grads, rows)
+        self.mask, self.masked = torch.empty_like(self.input), torch.empty_like(self.input)
+        self._dropped = self.mask
+        self._scaled = torch.empty_like(self.weight) if kind in ("hard", "soft") else self.weight
 
-    def set_rate(self, p: Tensor, logit: Tensor | None = None) -> None:
-        """The rates from now on; with the logits for soft masks, where p alone would lose digits."""
-        self.p = p
-        self.scale = (1 - p).reciprocal().transpose(1, 2)
+    def set_rate(self, p: Tensor) -> None:
+        super().set_rate(p)
         if self.kind == "hard":
-            self._threshold = thresholds(p)
-        if self.kind == "soft":
-            self._logit = torch.logit(p) if logit is None else logit
+            self._threshold = _thresholds(p)
 
-    @property
-    def hides_zeros(self) -> bool:
-        """Whether a kept input of zero and a dropped one need not be told apart: hard masks behind a ReLU."""
-        return self.kind == "hard" and self.masked is not None
-
-    def make_mask(self, noise: Tensor) -> None:
-        """From random words or normal numbers to what the input is multiplied by."""
-        assert self.mask is not None
+    def set_noise(self, noise: Tensor) -> None:
         if self.kind == "hard":
             torch.ge(noise, self._threshold, out=self.mask)
         elif self.kind == "normal":
@@ -88,117 +194,165 @@ class MaskedLayer:
         else:
             # The middle of each of the 2^16 intervals of a uniform number.
             uniform = noise.to(self.mask.dtype).add_(_WORDS / 2 + 0.5).div_(_WORDS)
-            self._dropped = uniform.logit_().add_(self._logit).div_(self.temperature).sigmoid_()
+            logit = self.values["logit"]
+            self._dropped = uniform.logit_().add_(logit).div_(self.temperature).sigmoid_()
             torch.sub(1, self._dropped, out=self.mask)
 
-    def make_opposite_mask(self, noise: Tensor) -> None:
-        """The mask of u where `make_mask` has that of 1 - u: kept if u < 1 - p."""
-        assert self.mask is not None
+    def set_opposite_noise(self, noise: Tensor) -> None:
+        """The hard mask of u where `set_noise` has that of 1 - u: kept if u < 1 - p."""
         torch.lt(noise, -self._threshold.to(torch.int32), out=self.mask)
 
     def forward(self, a: Tensor) -> Tensor:
-        """h, (M, B, K_out); the mask has been made."""
         self.input = a
-        u = a
-        if self.mask is not None:
-            assert self.masked is not None
-            u = torch.mul(a, self.mask, out=self.masked)
-        weight = self.weight
-        if self.scaled is not None:
-            weight = torch.mul(self.weight, self.scale, out=self.scaled)
-        return torch.baddbmm(self.bias, u, weight, out=self.out)
-
-    def _weight_gradient(self, u: Tensor, grad: Tensor) -> None:
-        """u^T grad into `weight_grad`, and the sum over rows into `bias_grad`."""
-        if self._by_columns:
-            torch.bmm(grad.transpose(1, 2), u, out=self.weight_grad.transpose(1, 2))
+        if self.kind == "none":
+            self.masked = a
         else:
-            torch.bmm(u.transpose(1, 2), grad, out=self.weight_grad)
-        torch.sum(grad, 1, keepdim=True, out=self.bias_grad)
+            torch.mul(a, self.mask, out=self.masked)
+        if self._scaled is not self.weight:
+            torch.mul(self.weight, self.scale, out=self._scaled)
+        return torch.baddbmm(self.bias, self.masked, self._scaled, out=self.out)
 
-    def backward(
-        self, grad: Tensor, *, through: bool, rate_grad: Tensor | None = None, unmasked: bool = False
-    ) -> Tensor:
-        """From dL/dh to the gradients of weights, bias and logits; returns dL/da.
-
-        Args:
-            grad: dL/dh, (M, B, K_out).
-            through: whether dL/da is wanted.
-            rate_grad: (M, 1, 1) or (M, 1, K_in), where dL/dlogit p by the path through noise and scale goes.
-            unmasked: leave the mask of the inputs to whoever takes dL/da.
-        """
-        u = self.input if self.masked is None else self.masked
-        self._weight_gradient(u, grad)
+    def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
+        """See `StackLayer`. Of a learned rate, the path through noise and scale; see `add_score` too."""
+        weight_grad = self.backward_product(self.masked, grad)
+        rate_grad = self.grads.get("logit")
         if rate_grad is not None:
             # d/dlogit of 1 / (1 - p) is p / (1 - p).
-            per_unit = (self.weight * self.weight_grad).sum(2, keepdim=True).transpose(1, 2)
-            per_unit.mul_(self.p / (1 - self.p))
-            rate_grad.copy_(per_unit if rate_grad.shape == per_unit.shape else per_unit.sum(2, keepdim=True))
-        if self.scaled is not None:
-            self.weight_grad.mul_(self.scale)
-        if not through and (rate_grad is None or self.kind != "soft"):
+            per_unit = (self.weight * weight_grad).sum(2, keepdim=True).transpose(1, 2)
+            rate_grad.copy_(over_units(rate_grad, per_unit.mul_(self.p / (1 - self.p))))
+        if self._scaled is not self.weight:
+            weight_grad.mul_(self.scale)
+        soft = self.kind == "soft"
+        if not through and not soft:
             return self.input_grad
-        weight = self.weight if self.scaled is None else self.scaled
-        torch.bmm(grad, weight.transpose(1, 2), out=self.input_grad)
-        if rate_grad is not None and self.kind == "soft":
-            assert self.mask is not None
-            assert self._dropped is not None
+        input_grad = self.backward_input(grad, self._scaled)
+        if soft and rate_grad is not None:
             # d keep / d logit p = -s (1 - s) / t, s the relaxed chance of being dropped
             slope = self._dropped.mul_(self.mask).div_(-self.temperature)
-            per_unit = slope.mul_(self.input_grad).mul_(self.input).sum(1, keepdim=True)
-            rate_grad.add_(per_unit if rate_grad.shape == per_unit.shape else per_unit.sum(2, keepdim=True))
-        if self.mask is not None and through and not unmasked:
-            self.input_grad.mul_(self.mask)
-        return self.input_grad
+            per_unit = slope.mul_(input_grad).mul_(self.input).sum(1, keepdim=True)
+            rate_grad.add_(over_units(rate_grad, per_unit))
+        if self.kind != "none" and through and not unmasked:
+            input_grad.mul_(self.mask)
+        return input_grad
+
+    def add_score(self, change: Tensor, noise: Tensor) -> None:
+        """Add the gradient of a learned rate through hard masks: DisARM, each row with its own two losses.
+
+        Args:
+            change: (M, B, 1) by how much each row's part of the loss is larger than with the opposite mask.
+            noise: that the mask was made of.
+        """
+        kept, grad = self.mask.clone(), self.grads["logit"]
+        self.set_opposite_noise(noise)
+        per_unit = kept.sub_(self.mask).mul_(change).sum(1, keepdim=True)
+        grad.add_(over_units(grad, disarm_slope(per_unit, self.p)))
+
+    def pull(self, prior: LayerPrior) -> Tensor:
+        """See `StackLayer`. Gaussian noise pushes weights away from zero, where its width would vanish."""
+        if self.kind != "normal":
+            return super().pull(prior)
+        norm = self.weight.square().sum(2, keepdim=True)
+        push = (norm + torch.finfo(norm.dtype).tiny).reciprocal() / prior.num_data
+        return prior.precision * self.scale - push
+
+    def add_prior(self, prior: LayerPrior) -> None:
+        super().add_prior(prior)
+        logit = self.values.get("logit")
+        if logit is not None:
+            grad, p = self.grads["logit"], self.p
+            norm = self.weight.square().sum(2, keepdim=True).transpose(1, 2)
+            units = norm.shape[2] // logit.shape[2]
+            grad.addcmul_(0.5 * prior.precision * over_units(grad, norm), p / (1 - p))
+            grad.addcmul_(logit, units * p * (1 - p) / prior.num_data)
+
+    def kl(self, prior: LayerPrior) -> Tensor:
+        norm = self.weight.square().sum(2, keepdim=True)
+        divergence = gaussian_dropout_kl if self.kind == "normal" else bernoulli_dropout_kl
+        weights = divergence(norm, self.p.transpose(1, 2).expand_as(norm), prior.length_scale)
+        return prior.per_row(weights, prior.of_points(self.bias))
 
 
-class WeightMaskedLayer(MaskedLayer):
-    """DropConnect: every weight has a mask of its own, one set for a batch."""
+class NoisyWeights(StackLayer):
+    """Noise on the weights, one set for a batch.
+
+    Without `sigma` every weight has a mask of its own. With it the weights that leave a unit share a mask,
+    and weights and biases have Gaussian noise of the width s besides: a mixture of two Gaussians.
+
+    Args:
+        values: see `StackLayer`.
+        grads: see `StackLayer`.
+        rows: see `StackLayer`.
+        sigma: s; 0 for none.
+
+    Attributes:
+        kept: masks of the weights, 1 / (1 - p) included.
+    """
 
     def __init__(
-        self,
-        weight: Tensor,
-        bias: Tensor,
-        weight_grad: Tensor,
-        bias_grad: Tensor,
-        *,
-        rows: int,
-        kind: str,
-        temperature: float,
+        self, values: Mapping[str, Tensor], grads: Mapping[str, Tensor], rows: int, *, sigma: float = 0.0
     ) -> None:
-        super().__init__(
-            weight, bias, weight_grad, bias_grad, rows=rows, kind="none", temperature=temperature
-        )
-        self.kind = kind
-        self.scaled = torch.empty_like(weight)
-        self._kept = torch.ones_like(weight)
+        super().__init__(values, grads, rows)
+        self.sigma = sigma
+        self.kept = torch.ones_like(self.weight)
+        self._normal = torch.zeros_like(self.weight)
+        self._drawn = torch.empty_like(self.weight)
+        self._drawn_bias = self.bias
 
-    def make_mask(self, noise: Tensor) -> None:
-        """Zero or 1 / (1 - p) for every weight."""
-        if self.kind == "hard":
-            torch.ge(noise, self._threshold, out=self._kept)
-            self._kept.mul_(self.scale)
+    def set_noise(self, noise: Tensor) -> None:
+        """Masks from (M, K_in, K_out) words.
 
-    def set_rate(self, p: Tensor, logit: Tensor | None = None) -> None:
-        """The rates from now on."""
-        self.p = p
-        self.scale = (1 - p).reciprocal().transpose(1, 2)
-        self._threshold = thresholds(p)
+        A mixture has (M, K_in + 1, K_out + 1) normal numbers: the last row is that of the biases, and the
+        last column says which units are kept, with chance 1 - p.
+        """
+        if not self.sigma:
+            torch.ge(noise, _thresholds(self.p), out=self.kept)
+            self.kept.mul_(self.scale)
+            return
+        noise = noise.to(self.weight.dtype)
+        least = torch.special.ndtri(self.p).transpose(1, 2)
+        self.kept.copy_((noise[:, :-1, -1:] >= least) * self.scale)
+        self._normal = noise[:, :-1, :-1]
+        self._drawn_bias = self.bias + self.sigma * noise[:, -1:, :-1]
 
     def forward(self, a: Tensor) -> Tensor:
-        """h, (M, B, K_out); the mask has been made."""
         self.input = a
-        assert self.scaled is not None
-        torch.mul(self.weight, self._kept, out=self.scaled)
-        return torch.baddbmm(self.bias, a, self.scaled, out=self.out)
+        torch.mul(self.weight, self.kept, out=self._drawn)
+        if self.sigma:
+            self._drawn.add_(self._normal, alpha=self.sigma)
+        return torch.baddbmm(self._drawn_bias, a, self._drawn, out=self.out)
 
-    def backward(
-        self, grad: Tensor, *, through: bool, rate_grad: Tensor | None = None, unmasked: bool = False
-    ) -> Tensor:
-        """From dL/dh to the gradients of weights and bias; returns dL/da."""
-        self._weight_gradient(self.input, grad)
-        self.weight_grad.mul_(self._kept)
-        if through:
-            assert self.scaled is not None
-            torch.bmm(grad, self.scaled.transpose(1, 2), out=self.input_grad)
-        return self.input_grad
+    def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
+        self.backward_product(self.input, grad).mul_(self.kept)
+        return self.backward_input(grad, self._drawn) if through else self.input_grad
+
+    def pull(self, prior: LayerPrior) -> Tensor:
+        """See `StackLayer`. Of a mixture, what a sample tells about its component is taken off."""
+        if not self.sigma:
+            return super().pull(prior)
+        # d, the distance of a unit's two components in units of s: d^2 = (|W_k| / (s (1 - p)))^2.
+        square = self.weight.square().sum(2, keepdim=True)
+        factor = (self.scale / self.sigma).square()
+        distance = ((square + torch.finfo(square.dtype).tiny) * factor).sqrt()
+        near = distance < _FAR
+        slope = torch.zeros_like(distance)
+        if bool(near.any()):
+            with torch.enable_grad():
+                close = distance[near].requires_grad_()
+                information = mixture_information(close, self.p.transpose(1, 2).expand_as(distance)[near])
+                (by_distance,) = torch.autograd.grad(information.sum(), close)
+            slope[near] = by_distance / close.detach()
+        return super().pull(prior) - slope * factor / prior.num_data
+
+    def kl(self, prior: LayerPrior) -> Tensor:
+        square, p, l = self.weight.square(), self.p.transpose(1, 2), prior.length_scale
+        if not self.sigma:
+            weights = bernoulli_dropout_kl(square, p.expand_as(square), l)
+            return prior.per_row(weights, prior.of_points(self.bias))
+        sigma, norm = square.new_tensor(self.sigma), square.sum(2, keepdim=True)
+        weights = mixture_dropout_kl(norm, p.expand_as(norm), sigma, square.shape[2], l)
+        return prior.per_row(weights, gaussian_kl(self.bias.square(), sigma.square(), prior.bias_scale))
+
+
+def _thresholds(p: Tensor) -> Tensor:
+    """The smallest 16-bit word that is kept at the rate p, in int16's order."""
+    return (torch.round(p.double() * _WORDS) - _WORDS // 2).clamp_max(_WORDS // 2 - 1).to(torch.int16)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +14,13 @@ from torch import Tensor
 
 from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
 from bayesdrop.predict import Prediction
-from bayesdrop.stacked.encode import Array, Encoder, TargetScale
+from bayesdrop.stacked.encode import Array, Encoder, Seen
+from bayesdrop.stacked.heads import expected
 from bayesdrop.stacked.job import Trained
-from bayesdrop.stacked.scores import draw_outputs, expected, mean_weight_outputs
-from bayesdrop.stacked.seen import Seen
+from bayesdrop.stacked.scores import draw_outputs, mean_weight_outputs
+from bayesdrop.stacked.table import TargetScale
 
-__all__ = ["Component", "Mixture", "gamma_quantiles", "used_encoders"]
+__all__ = ["Component", "Mixture", "gamma_quantiles"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,16 +83,14 @@ class Mixture:
         scales = self._log_scales(total, seed)
         done = 0
         for place, (component, count) in enumerate(zip(self.components, counts, strict=True)):
-            network = component.network
-            level = network.log_noise_std
+            network, level = component.network, component.network.log_noise_std
             # Every network has functions of its own.
-            made = draw_outputs(network, inputs[component.bins], num_draws=count, seed=seed + 7919 * place)
-            for output in made if count else ():
-                if self.target is None:
-                    yield output.to(torch.float64)
-                    continue
-                if one_noise:
-                    yield self.target.outputs(output, heteroscedastic=False)
+            for output in draw_outputs(
+                network, inputs[component.bins], num_draws=count, seed=seed + 7919 * place
+            ):
+                if self.target is None or one_noise:
+                    value = output.to(torch.float64)
+                    yield value if self.target is None else self.target.outputs(value, heteroscedastic=False)
                     continue
                 both = output if level is None else torch.cat([output, (2 * level).expand_as(output)], -1)
                 value = self.target.outputs(both, heteroscedastic=True)
@@ -132,19 +131,14 @@ class Mixture:
     @torch.no_grad()
     def log_prob(self, x: Array, y: NDArray[Any], num_draws: int | None = None, seed: int = 0) -> Tensor:
         """(N,) log density of each row's targets, or labels, under the mixture, no draws kept."""
-        likelihood = self.likelihood
-        targets = torch.from_numpy(np.ascontiguousarray(y))
-        total: Tensor | None = None
-        count = 0
+        likelihood, targets = self.likelihood, torch.from_numpy(np.ascontiguousarray(y))
+        parts, count = [], 0
         for block in self.blocks(x, num_draws, seed):
-            for output in block:
-                score = likelihood.log_prob(output, targets)
-                if self.noise == "labels":
-                    score = score.sum(-1)
-                total = score if total is None else torch.logaddexp(total, score)
+            scores = torch.stack([likelihood.log_prob(output, targets) for output in block])
+            # All labels of a row together.
+            parts.append((scores.sum(-1) if self.noise == "labels" else scores).logsumexp(0))
             count += len(block)
-        assert total is not None
-        return total - math.log(count)
+        return torch.stack(parts).logsumexp(0) - math.log(count)
 
     @torch.no_grad()
     def mean_weights(self, x: Array) -> Tensor:
@@ -154,26 +148,21 @@ class Mixture:
             x: (N, D) columns as those of the table.
         """
         inputs = {bins: encoder(x) for bins, encoder in self.encoders.items()}
-        total: Tensor | None = None
+        means = []
         for component in self.components:
-            output = mean_weight_outputs(component.network, inputs[component.bins])
-            if self.target is None:
-                mean = expected(output.double(), self.noise, output.shape[-1])
-            else:
-                both = self.target.outputs(output, heteroscedastic=self.noise == "heteroscedastic")
-                mean = expected(both, self.noise, len(self.target.mean))
-            total = mean if total is None else total + mean
-        assert total is not None
-        return total / len(self.components)
+            output = mean_weight_outputs(component.network, inputs[component.bins]).double()
+            if self.target is not None:
+                output = self.target.outputs(output, heteroscedastic=self.noise == "heteroscedastic")
+            means.append(
+                expected(
+                    output, self.noise, output.shape[-1] if self.target is None else len(self.target.mean)
+                )
+            )
+        return torch.stack(means).mean(0)
 
     def rates(self) -> list[list[float]]:
         """Mean drop rate of every layer of every network."""
         return [[float(p.mean()) for p in one.network.p] for one in self.components]
-
-
-def used_encoders(components: Sequence[Component], encoders: dict[int, Encoder]) -> dict[int, Encoder]:
-    """The encoders that the components need."""
-    return {bins: encoders[bins] for bins in sorted({one.bins for one in components})}
 
 
 def gamma_quantiles(shape: float, count: int) -> Tensor:

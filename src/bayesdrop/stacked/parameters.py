@@ -1,61 +1,56 @@
-"""Where the parameters of a stack live: one block of memory, seen layer by layer."""
+"""The parameters of a stack: one block of memory, seen layer by layer, and Adam's steps on it."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.streams import generator
 
-__all__ = ["RATES", "Layout", "Parameters"]
+__all__ = ["Adam", "ParameterLayout", "Parameters", "learning_rates"]
 
-#: how the names of blocks begin that have the learning rate of drop rates
-RATES = ("logit", "log_std", "bias_log_std")
+#: the parts of a layer, each a block of its own; those from the third on have the learning rate of drop rates
+_PARTS = ("weight", "bias", "logit", "log_std", "bias_log_std")
+#: layers with fewer outputs have theirs one after another in memory: products are then four times as fast
+_NARROW = 16
+_WARM, _START, _END = 0.3, 1 / 25, 1e-4
 
 
-@dataclass(frozen=True)
-class Layout:
+class ParameterLayout:
     """The blocks of a network's parameters.
+
+    Args:
+        settings: of the network.
+        inputs: K.
+        outputs: of the network.
+        targets: D, how many noise levels there are where they are learned.
 
     Attributes:
         widths: inputs, hidden units, outputs.
-        rates: for every weight layer, how many logits of a learned rate it has: 0, 1 or K_in.
-        noise: how many learned noise levels there are.
-        gaussian: for every weight layer, whether its weights and biases have widths; none has if empty.
+        shapes: shape of every block, by name: "weight0", "bias0", ..., "logit0" (1, 1 or K_in) of a learned
+            rate, "log_std0" and "bias_log_std0" of widths, "log_noise_std".
     """
 
-    widths: tuple[int, ...]
-    rates: tuple[int, ...]
-    noise: int
-    gaussian: tuple[bool, ...] = ()
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, int]]:
-        """Shape of every block for one network, by name."""
-        found: dict[str, tuple[int, int]] = {}
-        for place, (inputs, outputs) in enumerate(itertools.pairwise(self.widths)):
-            found[f"weight{place}"] = (inputs, outputs)
-            found[f"bias{place}"] = (1, outputs)
-        for place, count in enumerate(self.rates):
-            if count:
-                found[f"logit{place}"] = (1, count)
-        for place, has_widths in enumerate(self.gaussian):
-            if has_widths:
-                found[f"log_std{place}"] = found[f"weight{place}"]
-                found[f"bias_log_std{place}"] = found[f"bias{place}"]
-        if self.noise:
-            found["log_noise_std"] = (1, self.noise)
-        return found
-
-
-#: layers with fewer outputs have theirs one after another in memory: products are then four times as fast
-_NARROW = 16
+    def __init__(self, settings: Settings, inputs: int, outputs: int, targets: int) -> None:
+        self.widths = (inputs, *settings.hidden, outputs)
+        self.shapes: dict[str, tuple[int, int]] = {}
+        pairs = list(itertools.pairwise(self.widths))
+        for place, (before, after) in enumerate(pairs):
+            self.shapes |= {f"weight{place}": (before, after), f"bias{place}": (1, after)}
+        for place, (rate, (before, after)) in enumerate(zip(settings.rates, pairs, strict=True)):
+            if rate > 0 and settings.learns_rates:
+                self.shapes[f"logit{place}"] = (1, before if settings.per_unit else 1)
+            if rate > 0 and settings.method == "meanfield":
+                self.shapes |= {f"log_std{place}": (before, after), f"bias_log_std{place}": (1, after)}
+        if settings.noise == "learned":
+            self.shapes["log_noise_std"] = (1, targets)
 
 
 def _laid_out(part: Tensor, stack: int, shape: tuple[int, int]) -> Tensor:
@@ -71,14 +66,15 @@ class Parameters:
     A step of an optimiser is then a few operations on one vector, however many layers there are.
     """
 
-    def __init__(self, layout: Layout, stack: int, dtype: torch.dtype) -> None:
+    def __init__(self, layout: ParameterLayout, stack: int, dtype: torch.dtype) -> None:
         self.layout = layout
-        sizes = {name: stack * math.prod(shape) for name, shape in layout.shapes.items()}
-        self.vector = torch.zeros(sum(sizes.values()), dtype=dtype)
-        parts = torch.split(self.vector, list(sizes.values()))
+        sizes = [stack * math.prod(shape) for shape in layout.shapes.values()]
+        self.vector = torch.zeros(sum(sizes), dtype=dtype)
         self.blocks: dict[str, Tensor] = {
             name: _laid_out(part, stack, shape)
-            for part, (name, shape) in zip(parts, layout.shapes.items(), strict=True)
+            for part, (name, shape) in zip(
+                torch.split(self.vector, sizes), layout.shapes.items(), strict=True
+            )
         }
 
     def __getitem__(self, name: str) -> Tensor:
@@ -100,13 +96,20 @@ class Parameters:
         kinds = ["linear"] * len(made) if kinds is None else kinds
         for place, (inputs, outputs) in enumerate(itertools.pairwise(self.layout.widths)):
             for part in ("weight", "bias"):
-                block = self.blocks[f"{part}{place}"]
-                for network, source, kind in zip(block, made, kinds, strict=True):
+                for network, source, kind in zip(self.blocks[f"{part}{place}"], made, kinds, strict=True):
                     bound = 1 / math.sqrt(inputs)
                     if kind == "glorot":
                         bound = math.sqrt(6 / (inputs + outputs)) if part == "weight" else 0.0
-                    values = source.uniform(-bound, bound, tuple(network.shape))
-                    network.copy_(torch.from_numpy(values))
+                    network.copy_(torch.from_numpy(source.uniform(-bound, bound, tuple(network.shape))))
+
+    def of_layer(self, place: int) -> dict[str, Tensor]:
+        """The blocks of a weight layer, by their parts: "weight", "bias" and what else it has."""
+        names = {part: f"{part}{place}" for part in _PARTS}
+        return {part: self.blocks[name] for part, name in names.items() if name in self.blocks}
+
+    def of_network(self, place: int) -> dict[str, Tensor]:
+        """A copy of one network's blocks."""
+        return {name: block[place].clone() for name, block in self.blocks.items()}
 
     def kept(self, places: Tensor) -> Parameters:
         """A copy of some of the networks."""
@@ -115,20 +118,80 @@ class Parameters:
             copy.blocks[name].copy_(block[places])
         return copy
 
-    def of_network(self, place: int) -> dict[str, Tensor]:
-        """A copy of one network's blocks."""
-        return {name: block[place].clone() for name, block in self.blocks.items()}
-
-    def put(self, place: int, blocks: dict[str, Tensor]) -> None:
-        """Overwrite one network's blocks."""
-        for name, block in blocks.items():
-            self.blocks[name][place] = block
-
     def norms(self) -> Tensor:
         """(M,) Euclidean norm of each network's numbers."""
         squares = [block.flatten(1).square().sum(1) for block in self.blocks.values()]
         return torch.stack(squares).sum(0).sqrt()
 
-    def finite(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """(M,) whether all of a network's numbers are finite."""
-        return np.asarray(torch.isfinite(self.norms()))
+
+def learning_rates(settings: Settings, first: int, count: int, total: int) -> NDArray[np.float64]:
+    """The learning rate of steps first, ..., first + count - 1 of `total`, counted from 0.
+
+    "one-cycle" rises from lr / 25 over the first 30 % of the steps and falls to lr / 250,000, both as
+    cosines.
+    """
+    if settings.schedule == "constant":
+        return np.full(count, settings.lr)
+    steps = np.arange(first, first + count)
+    top = max(_WARM * total - 1, 0.0)
+    rising = np.clip(steps / top, 0, 1) if top > 0 else np.ones(count)
+    falling = np.clip((steps - top) / max(total - 1 - top, 1e-9), 0, 1)
+    up = 1 + (_START - 1) * (1 + np.cos(math.pi * rising)) / 2
+    low = _START * _END
+    down = low + (1 - low) * (1 + np.cos(math.pi * falling)) / 2
+    value: NDArray[np.float64] = settings.lr * np.where(steps < top, up, down)
+    return value
+
+
+class Adam:
+    """Adam's moments of all networks, which have taken the same number of steps; each has its learning rate.
+
+    Args:
+        settings: of the networks.
+        parameters: what is trained.
+    """
+
+    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+
+    def __init__(self, settings: Sequence[Settings], parameters: Parameters) -> None:
+        self._settings, self._parameters = list(settings), parameters
+        dtype = parameters.vector.dtype
+        self._mean, self._square, self._update = (
+            Parameters(parameters.layout, len(settings), dtype) for _ in range(3)
+        )
+        self._steps = 0
+        ratios = [10.0 if one.rate_lr is None else one.rate_lr / one.lr for one in settings]
+        self._rate_ratio = torch.tensor(ratios, dtype=dtype).view(-1, 1, 1)
+        limits = [math.inf if one.clip_norm is None else one.clip_norm for one in settings]
+        self._limit = torch.tensor(limits, dtype=dtype) if min(limits) < math.inf else None
+
+    def step(self, grads: Parameters, lr: Tensor) -> None:
+        """One step.
+
+        Args:
+            grads: gradients; overwritten where they are clipped.
+            lr: (M,) learning rates.
+        """
+        if self._limit is not None:
+            factor = (self._limit / (grads.norms() + 1e-12)).clamp_max(1).view(-1, 1, 1)
+            for block in grads.blocks.values():
+                block.mul_(factor)
+        self._steps += 1
+        mean, square, update = self._mean.vector, self._square.vector, self._update.vector
+        mean.lerp_(grads.vector, 1 - self.beta1)
+        square.mul_(self.beta2).addcmul_(grads.vector, grads.vector, value=1 - self.beta2)
+        torch.sqrt(square, out=update)
+        correction = math.sqrt(1 - self.beta2**self._steps)
+        update.add_(self.epsilon * correction)
+        torch.div(mean, update, out=update)
+        size = -lr.view(-1, 1, 1) * (correction / (1 - self.beta1**self._steps))
+        for name, block in self._parameters.blocks.items():
+            factor = size * self._rate_ratio if name.startswith(_PARTS[2:]) else size
+            block.addcmul_(self._update[name], factor)
+
+    def kept(self, places: Tensor, parameters: Parameters) -> Adam:
+        """The moments of some of the networks, for their parameters."""
+        copy = Adam([self._settings[place] for place in places.tolist()], parameters)
+        copy._mean, copy._square = self._mean.kept(places), self._square.kept(places)
+        copy._steps = self._steps
+        return copy

@@ -1,4 +1,4 @@
-"""Draws of trained networks, many at a time, and what they say about targets."""
+"""Draws of trained networks, many at a time, and what they say about targets: scores, and the noise level."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesdrop.noise import NoiseSource
-from bayesdrop.noise.samplers import Noise
-from bayesdrop.stacked.activations import apply_activation
-from bayesdrop.stacked.export import layer_noise
-from bayesdrop.stacked.heads import make_head
-from bayesdrop.stacked.job import Trained
+from bayesdrop.errors import must
+from bayesdrop.layers import MeanFieldGaussian, MixtureDropout, StochasticLayer, VariationalGaussianDropout
+from bayesdrop.layers.base import InputNoiseLayer
+from bayesdrop.noise import KeepNoise, Noise, NoiseSource
+from bayesdrop.noise.samplers import NormalNoise
+from bayesdrop.stacked.heads import apply_activation, expected, make_head
+from bayesdrop.stacked.job import Trained, export
 
-__all__ = ["Scores", "draw_outputs", "expected", "log_likelihoods", "mean_weight_outputs", "score"]
+__all__ = ["Scores", "draw_outputs", "m_step", "mean_weight_outputs", "noise_mode", "score"]
 
 #: numbers of one layer's activations that are held at a time
 _CHUNK = 2**21
+#: Gamma prior of a "map" noise precision
+PRIOR_SHAPE, PRIOR_RATE = 0.1, 0.01
 
 
 def draw_outputs(network: Trained, x: Tensor, *, num_draws: int, seed: int = 0) -> Iterator[Tensor]:
@@ -34,14 +37,53 @@ def draw_outputs(network: Trained, x: Tensor, *, num_draws: int, seed: int = 0) 
         seed: names the sequence of functions.
     """
     source = NoiseSource(seed)
-    noises = [layer_noise(network, place) for place in range(len(network.weights))]
-    rows = max(1, len(x))
-    size = max(1, min(num_draws, _CHUNK // (rows * max(network.widths[1:]))))
+    model = export(network)
+    size = max(1, min(num_draws, _CHUNK // (max(1, len(x)) * max(network.widths[1:]))))
     for first in range(0, num_draws, size):
         count = min(size, num_draws - first)
-        yield _outputs(network, x, noises, source, first, count)
+        h = x
+        # nn.Sequential counts non-linearities too.
+        for place, layer in enumerate(model):
+            if not isinstance(layer, StochasticLayer):
+                h = apply_activation(network.settings.activation, h)
+            elif layer.is_random():
+                weight, bias = _drawn(layer, str(place), source, first, count)
+                h = torch.baddbmm(bias, h.expand(count, *h.shape[-2:]), weight.transpose(1, 2))
+            else:
+                h = torch.nn.functional.linear(h, layer.weight.detach(), network.biases[place // 2])
+        yield h.expand(count, *h.shape[-2:])
 
 
+@torch.no_grad()
+def _drawn(
+    layer: StochasticLayer, path: str, source: NoiseSource, first: int, count: int
+) -> tuple[Tensor, Tensor]:
+    """Weights (C, K_out, K_in) and biases, (K_out,) or (C, 1, K_out), of some draws of an exported layer."""
+    assert layer.bias is not None
+    weight, bias = layer.layer.weight.detach(), layer.bias.detach()
+    outputs, inputs = weight.shape
+
+    def noise(name: str, shape: tuple[int, ...], sample: Noise) -> Tensor:
+        return source.rows(f"{path}.{name}", first, count, shape, sample).to(weight.dtype)
+
+    if isinstance(layer, InputNoiseLayer):
+        return weight * noise("input", (1, inputs), layer.noise(layer.p)), bias
+    normal = NormalNoise(weight.device)
+    if isinstance(layer, VariationalGaussianDropout):
+        spread = (0.5 * layer.bounded_log_alpha).exp()
+        return weight * (1 + spread * noise("weight", (outputs, inputs), normal)), bias
+    if isinstance(layer, MeanFieldGaussian):
+        assert layer.bias_log_std is not None
+        drawn = weight + layer.log_std.exp() * noise("weight", (outputs, inputs), normal)
+        return drawn, bias + layer.bias_log_std.exp() * noise("bias", (1, outputs), normal)
+    if isinstance(layer, MixtureDropout):
+        kept = weight * noise("unit", (inputs,), KeepNoise(layer.p)).unsqueeze(1)
+        drawn = kept + layer.sigma * noise("weight", (outputs, inputs), normal)
+        return drawn, bias + layer.sigma * noise("bias", (1, outputs), normal)
+    return weight * noise("weight", (outputs, inputs), KeepNoise(layer.p)), bias
+
+
+@torch.no_grad()
 def mean_weight_outputs(network: Trained, x: Tensor) -> Tensor:
     """(N, outputs) of one pass with the mean weights: "weight averaging", no draw at all.
 
@@ -49,54 +91,8 @@ def mean_weight_outputs(network: Trained, x: Tensor) -> Tensor:
         network: trained.
         x: (N, K) inputs, prepared as those it was trained on.
     """
-    return _outputs(network, x, [None] * len(network.weights), NoiseSource(0), 0, 1)[0]
-
-
-def _outputs(
-    network: Trained,
-    x: Tensor,
-    noises: Sequence[tuple[str, Noise] | None],
-    source: NoiseSource,
-    first: int,
-    count: int,
-) -> Tensor:
-    h = x
-    last = len(network.weights) - 1
-    for place, (weight, bias, noise) in enumerate(zip(network.weights, network.biases, noises, strict=True)):
-        if noise is None:
-            h = (
-                torch.addmm(bias, h, weight)
-                if h.dim() == 2
-                else torch.baddbmm(bias, h, weight.expand(count, -1, -1))
-            )
-        else:
-            site, sample = noise
-            # Outputs first: a last layer of one or two outputs is then a fast product too.
-            rows = weight.T.contiguous()
-            shape = (1, weight.shape[0]) if site.endswith("input") else tuple(rows.shape)
-            made = source.rows(site, first, count, shape, sample).to(weight.dtype)
-            std = network.stds[place] if network.stds else None
-            drawn = rows * made if std is None else rows + std.T * made
-            shift = (
-                bias
-                if std is None
-                else bias + _bias_noise(network, place, site, sample, source, first, count)
-            )
-            h = h if h.dim() == 3 else h.expand(count, *h.shape)
-            h = torch.baddbmm(shift, h, drawn.transpose(1, 2))
-        if place < last:
-            h = apply_activation(network.settings.activation, h)
-    return h if h.dim() == 3 else h.expand(count, *h.shape)
-
-
-def _bias_noise(
-    network: Trained, place: int, site: str, sample: Noise, source: NoiseSource, first: int, count: int
-) -> Tensor:
-    """(C, 1, K_out) what Gaussian biases add to their means in some draws."""
-    std = network.bias_stds[place]
-    assert std is not None
-    drawn = source.rows(site.replace(".weight", ".bias"), first, count, (1, len(std)), sample)
-    return std * drawn.to(std.dtype)
+    output: Tensor = export(network)(x)
+    return output
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +114,7 @@ class Scores:
 
 @torch.no_grad()
 def score(
-    networks: Sequence[Trained],
-    x: Tensor,
-    y: Tensor,
-    *,
-    num_draws: int = 100,
-    seed: int = 0,
-    log_noise_scale: float = 0.0,
+    networks: Sequence[Trained], x: Tensor, y: Tensor, *, num_draws: int = 100, seed: int = 0
 ) -> Scores:
     """The mixture of all draws of all networks, in passing: no draws are kept.
 
@@ -134,40 +124,62 @@ def score(
         y: (N, D), or labels.
         num_draws: T of each network.
         seed: of the draws.
-        log_noise_scale: added to the log standard deviation of the noise.
     """
-    total: Tensor | None = None
-    mean: Tensor | None = None
+    means, logs = [], []
     for network in networks:
-        head = make_head(network.settings.noise)
-        level = network.log_noise_std
-        if level is not None:
-            level = (level + log_noise_scale).view(1, 1, -1)
-        for drawn in draw_outputs(network, x, num_draws=num_draws, seed=seed):
-            output = drawn.contiguous()
-            part = expected(output, network.settings.noise, y.shape[-1]).sum(0)
-            if network.settings.noise == "heteroscedastic" and log_noise_scale:
-                output[..., y.shape[1] :] += 2 * log_noise_scale
+        noise, level = network.settings.noise, network.log_noise_std
+        for output in draw_outputs(network, x, num_draws=num_draws, seed=seed):
+            means.append(expected(output, noise, y.shape[-1]).sum(0))
             targets = y.expand(len(output), *y.shape)
-            logs = torch.logsumexp(-head.loss(output, targets, level), 0)
-            mean = part if mean is None else mean + part
-            total = logs if total is None else torch.logaddexp(total, logs)
-    assert total is not None
-    assert mean is not None
+            loss = make_head(noise).loss(output, targets, None if level is None else level.view(1, 1, -1))
+            logs.append(torch.logsumexp(-loss, 0))
     count = num_draws * len(networks)
-    return Scores(mean / count, total - math.log(count))
+    return Scores(torch.stack(means).sum(0) / count, torch.stack(logs).logsumexp(0) - math.log(count))
 
 
-def expected(output: Tensor, noise: str, targets: int) -> Tensor:
-    """(C, N, D) what each draw expects: a target, or the probabilities of classes or labels."""
-    if noise == "classes":
-        return torch.softmax(output, -1)
-    return torch.sigmoid(output) if noise == "labels" else output[..., :targets]
+def noise_mode(squared_error: float, errors: int) -> float:
+    """The log standard deviation of the noise at the mode of its precision's posterior.
+
+        tau = (n / 2 + a - 1) / (S / 2 + b),        tau ~ Gamma(a = 0.1, b = 0.01)
+
+    Args:
+        squared_error: S, the expected sum of squared errors.
+        errors: n, how many they are: rows times targets.
+
+    Reference: Gal, Hron & Kendall (2017), appendix D.
+    """
+    count = max(errors / 2 + PRIOR_SHAPE - 1, PRIOR_SHAPE)
+    # Logs, since the errors of a network that diverges are too large for the quotient.
+    return 0.5 * (math.log(0.5 * squared_error + PRIOR_RATE) - math.log(count))
 
 
-def log_likelihoods(checked: Sequence[tuple[Trained, Tensor, Tensor]]) -> list[float]:
-    """Mean log predictive density of each network on its own rows."""
-    return [
-        float(score([network], x, y, num_draws=network.settings.validation_draws).log_prob.mean())
-        for network, x, y in checked
-    ]
+@torch.no_grad()
+def m_step(
+    network: Trained,
+    x: Tensor,
+    y: Tensor,
+    *,
+    weight: Tensor | None = None,
+    num_draws: int = 20,
+    seed: int = 0,
+) -> Trained:
+    """The network with its noise at the mode of its posterior: `noise_mode` of S = sum of E_q (y - f)^2.
+
+    Args:
+        network: with a Gaussian noise level.
+        x: (N, K) inputs, prepared as those it was trained on.
+        y: (N, D) targets, in the units it was trained in.
+        weight: (N,) weights of rows, 1 on average.
+        num_draws: functions drawn for the expectation.
+        seed: of those draws.
+
+    Reference: Gal, Hron & Kendall (2017), appendix D: the last M-step of "CDropoutM".
+    """
+    if network.log_noise_std is None:
+        raise ValueError(must("m_step", "network", "one with a Gaussian noise level", network.settings.noise))
+    total = 0.0
+    for outputs in draw_outputs(network, x, num_draws=num_draws, seed=seed):
+        square = (outputs - y).square()
+        total += float((square if weight is None else square * weight.view(-1, 1)).sum(dtype=torch.float64))
+    level = noise_mode(total / num_draws, y.numel())
+    return network.with_noise(torch.full_like(network.log_noise_std, level))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -16,13 +15,17 @@ from bayesdrop.errors import (
     whole_number,
 )
 
-__all__ = ["Activation", "FirstWeights", "Method", "NoiseModel", "Schedule", "Settings"]
+__all__ = ["SIGMA", "Activation", "FirstWeights", "Method", "NoiseModel", "Schedule", "Settings"]
 
-Method = Literal["bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "meanfield"]
+Method = Literal[
+    "bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "mixture", "variational", "meanfield"
+]
 NoiseModel = Literal["fixed", "map", "learned", "heteroscedastic", "classes", "labels"]
 Activation = Literal["relu", "silu", "gelu", "tanh"]
 Schedule = Literal["one-cycle", "constant"]
 FirstWeights = Literal["linear", "glorot"]
+#: width of the components of a mixture, where `MixtureDropout` starts too
+SIGMA = 0.01
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,8 @@ class Settings:
     Args:
         hidden: width of every hidden layer.
         activation: the non-linearity between layers.
-        method: which posterior: `BernoulliDropout`, `ConcreteDropout`, `LearnableDropout`,
-            `GaussianDropout`, `DropConnect` or `MeanFieldGaussian`.
+        method: which posterior, by the name that `convert` has for it: "bernoulli", "concrete", "learnable",
+            "gaussian", "dropconnect", "mixture" (of width 0.01), "variational" or "meanfield".
         noise: "fixed", "map" (closed form under a Gamma prior, once an epoch), "learned" or
             "heteroscedastic" Gaussian noise, "classes", or "labels" (a yes or no for each).
         p: chance of dropping hidden units, where learned rates (and the widths of Gaussian weights) start:
@@ -49,7 +52,7 @@ class Settings:
         noise_pace: how far the log of a "map" noise may move while weights are trained, in equal steps,
             before one last M-step with the weights as they are. Noise that starts high then stays high: a
             flexible network does not fit few rows exactly, and the noise does not vanish with its errors.
-            `history["noise_std"]` tells where it stood. No limit if None.
+            `history["noise_std"]` holds it. No limit if None.
         temperature: of the concrete relaxation.
         per_unit: learned rates for every unit instead of every layer.
         first_weights: "linear", as `nn.Linear` has them, or "glorot", which are larger in a last layer.
@@ -102,7 +105,7 @@ class Settings:
         must_be_flag("Settings", scale_by_fan_in=self.scale_by_fan_in, per_unit=self.per_unit)
         for name, options in _CHOICES.items():
             if not is_one_of(getattr(self, name), options):
-                raise ValueError(must("Settings", name, _listed(options), getattr(self, name)))
+                raise ValueError(must("Settings", name, ", ".join(map(repr, options)), getattr(self, name)))
         if isinstance(self.p, tuple) and len(self.p) != len(self.hidden):
             want = f"one number or one per hidden layer ({len(self.hidden)})"
             raise ValueError(must("Settings", "p", want, self.p))
@@ -134,22 +137,24 @@ class Settings:
     @property
     def learns_rates(self) -> bool:
         """Whether drop rates are parameters."""
-        return self.method in ("concrete", "learnable")
+        return self.method in ("concrete", "learnable", "variational")
+
+    @property
+    def has_normal_noise(self) -> bool:
+        """Whether noise is made of normal numbers rather than of random bits."""
+        return self.method in ("gaussian", "mixture", "variational", "meanfield")
+
+    @property
+    def has_widths(self) -> bool:
+        """Whether weights and biases have Gaussian noise of a width that is not their own size."""
+        return self.method in ("meanfield", "mixture")
 
     @property
     def stack_key(self) -> tuple[Any, ...]:
         """What networks of one stack have in common."""
         dropped = tuple(rate > 0 for rate in self.rates)
-        return (
-            self.hidden,
-            self.activation,
-            self.method,
-            self.noise,
-            self.batch_size,
-            self.temperature,
-            self.per_unit,
-            dropped,
-        )
+        common = (self.hidden, self.activation, self.method, self.noise, self.batch_size)
+        return (*common, self.temperature, self.per_unit, dropped)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them."""
@@ -166,7 +171,3 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _POSITIVE = ("length_scale", "noise_std", "noise_pace", "temperature", "lr", "rate_lr", "clip_norm")
 _COUNTS = ("epochs", "batch_size", "patience", "check_every", "validation_draws")
-
-
-def _listed(options: Sequence[str]) -> str:
-    return ", ".join(repr(option) for option in options)

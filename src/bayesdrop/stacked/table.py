@@ -1,4 +1,4 @@
-"""Table: the numbers that networks are fitted to."""
+"""TrainingTable: the numbers that networks are fitted to, and the scale of their targets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,46 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.errors import must
-from bayesdrop.stacked.encode import Array, TargetScale
+from bayesdrop.stacked.encode import Array
 
-__all__ = ["Table"]
+__all__ = ["TargetScale", "TrainingTable"]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TargetScale:
+    """Mean and standard deviation of D targets: networks are trained on standardised ones.
+
+    Attributes:
+        mean: (D,).
+        scale: (D,); 1 for a constant target.
+    """
+
+    mean: Array
+    scale: Array
+
+    @staticmethod
+    def of(y: Array, weight: Array | None = None) -> TargetScale:
+        """Of targets (N, D), with weights (N,) of the rows."""
+        mean = np.average(y, axis=0, weights=weight)
+        scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
+        return TargetScale(mean, np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0))
+
+    def standardised(self, y: Array) -> Tensor:
+        """(N, D) in single precision."""
+        return torch.from_numpy(((y - self.mean) / self.scale).astype(np.float32))
+
+    def outputs(self, output: Tensor, *, heteroscedastic: bool) -> Tensor:
+        """Network outputs (..., D) or (..., 2 D) in the target's units, in double precision."""
+        mean, scale = torch.from_numpy(self.mean), torch.from_numpy(self.scale)
+        value = output.to(torch.float64)
+        if not heteroscedastic:
+            return value * scale + mean
+        means, log_variances = value.chunk(2, -1)
+        return torch.cat([means * scale + mean, log_variances + 2 * scale.log()], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingTable:
     """Numbers to fit.
 
     Args:
@@ -39,9 +72,9 @@ class Table:
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or len(self.x) < 1 or self.x.shape[1] < 1:
-            raise ValueError(must("Table", "x", "of shape (N, K), neither of them 0", self.x.shape))
+            raise ValueError(must("TrainingTable", "x", "of shape (N, K), neither of them 0", self.x.shape))
         if len(self.y) != len(self.x):
-            raise ValueError(must("Table", "y", f"{len(self.x)} rows", len(self.y)))
+            raise ValueError(must("TrainingTable", "y", f"{len(self.x)} rows", len(self.y)))
 
     @cached_property
     def target(self) -> TargetScale | None:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from bayesdrop.errors import must, whole_number
 from bayesdrop.processes import process_pool
 from bayesdrop.progress import progress_bar
-from bayesdrop.stacked.job import Job, Trained
-from bayesdrop.stacked.loop import train_stack
+from bayesdrop.stacked.gaussian_weights import first_log_std
+from bayesdrop.stacked.job import Job, Trained, trained_of
+from bayesdrop.stacked.parameters import Adam, ParameterLayout, Parameters, learning_rates
+from bayesdrop.stacked.scores import m_step, noise_mode, score
+from bayesdrop.stacked.stack import Stack, noise_shapes
+from bayesdrop.stacked.streams import NoiseStreams, RowStream
 
-__all__ = ["plan_stacks", "train"]
+__all__ = ["plan_stacks", "train", "train_stack"]
 
 #: activations of a batch that a stack may hold: what fits into a core's share of the cache
 _STACK_NUMBERS = 2**20
@@ -37,16 +47,19 @@ def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) ->
     for job in jobs:
         if not isinstance(job, Job):
             raise TypeError(must("train", "jobs", "Jobs", job))
-    stacks = plan_stacks(jobs, at_least=processes)
-    total = sum(_steps(job) for job in jobs)
+    stacks = [(places, [jobs[p] for p in places]) for places in plan_stacks(jobs, at_least=processes)]
     results: dict[int, Trained] = {}
-    with progress_bar("train", total, show=progress) as advance:
+    with progress_bar("train", sum(map(_steps, jobs)), show=progress) as advance:
         if processes == 1 or len(stacks) < 2:
-            for places in stacks:
-                found = train_stack([jobs[place] for place in places], lambda steps: advance(steps, ""))
-                results |= dict(zip(places, found, strict=True))
+            for places, own in stacks:
+                results |= zip(places, train_stack(own, lambda steps: advance(steps, "")), strict=True)
         else:
-            _over_processes(jobs, stacks, processes, results, lambda steps: advance(steps, ""))
+            with process_pool(min(processes, len(stacks))) as pool:
+                waiting = {pool.submit(train_stack, own): (places, own) for places, own in stacks}
+                for future in as_completed(waiting):
+                    places, own = waiting[future]
+                    results |= zip(places, future.result(), strict=True)
+                    advance(sum(map(_steps, own)), "")
     return [results[place] for place in range(len(jobs))]
 
 
@@ -59,8 +72,7 @@ def plan_stacks(jobs: Sequence[Job], *, at_least: int = 1) -> list[list[int]]:
     """
     groups: dict[tuple[object, ...], list[int]] = {}
     for place, job in enumerate(jobs):
-        key = (job.settings.stack_key, job.x.shape[1], job.targets, job.x.dtype)
-        groups.setdefault(key, []).append(place)
+        groups.setdefault(_shape(job), []).append(place)
     stacks: list[list[int]] = []
     for places in groups.values():
         settings = jobs[places[0]].settings
@@ -74,6 +86,11 @@ def plan_stacks(jobs: Sequence[Job], *, at_least: int = 1) -> list[list[int]]:
     return sorted(stacks, key=lambda places: -sum(_work(jobs[place]) for place in places))
 
 
+def _shape(job: Job) -> tuple[object, ...]:
+    """What the jobs of a stack have in common."""
+    return job.settings.stack_key, job.x.shape[1], job.targets, job.x.dtype
+
+
 def _steps(job: Job) -> int:
     return job.settings.epochs * -(-job.num_rows // job.settings.batch_size)
 
@@ -83,20 +100,270 @@ def _work(job: Job) -> int:
     return _steps(job) * job.settings.batch_size * sum(a * b for a, b in itertools.pairwise(widths))
 
 
-def _over_processes(
-    jobs: Sequence[Job],
-    stacks: Sequence[Sequence[int]],
-    processes: int,
-    results: dict[int, Trained],
-    advance: Callable[[int], None],
-) -> None:
-    with process_pool(min(processes, len(stacks))) as pool:
-        waiting = {pool.submit(_train_alone, [jobs[p] for p in places]): places for places in stacks}
-        for future in as_completed(waiting):
-            places = waiting[future]
-            results |= dict(zip(places, future.result(), strict=True))
-            advance(sum(_steps(jobs[place]) for place in places))
+def train_stack(jobs: Sequence[Job], advance: Callable[[int], None] = lambda steps: None) -> list[Trained]:
+    """Train networks of one `Settings.stack_key` and one shape of data together.
+
+    Args:
+        jobs: what to train.
+        advance: told how many steps of networks were done.
+    """
+    if len(set(map(_shape, jobs))) != 1:
+        raise ValueError(must("train_stack", "jobs", "of one shape", f"{len(jobs)} jobs of several"))
+    with torch.no_grad():
+        return _Loop(jobs).run(advance)
 
 
-def _train_alone(jobs: list[Job]) -> list[Trained]:
-    return train_stack(jobs)
+class _Member:
+    """One network of a stack in training: its rows, its history and its best weights so far."""
+
+    def __init__(self, job: Job, offset: int) -> None:
+        self.job, self.settings = job, job.settings
+        self.own = torch.arange(len(job.x)) if job.rows is None else job.rows
+        self.rows = RowStream(job.seed, self.own.numpy().astype(np.int64) + offset)
+        self.num_data = len(self.own)
+        #: what makes the weights of the network's own rows one on average
+        self.weight_factor = 1.0 if job.weight is None else 1.0 / float(job.weight[self.own].mean())
+        self.epoch_steps = -(-self.num_data // self.settings.batch_size)
+        self.total = self.settings.epochs * self.epoch_steps
+        self.schedule = (self.settings.schedule, self.settings.lr, self.total)
+        self.history: dict[str, list[Any]] = {"epoch": [], "nll": [], "kl": []}
+        self.best: dict[str, Tensor] | None = None
+        self.best_score = -math.inf
+        self.best_epoch: int | None = None
+        self.waited = 0
+        self.result: Trained | None = None
+
+    def next_event(self, step: int) -> int:
+        """The next step, after `step`, at whose end something is to be done."""
+        every = self.epoch_steps * (1 if self.settings.noise == "map" else self.settings.check_every)
+        return min((step // every + 1) * every, self.total)
+
+    def is_check(self, step: int) -> bool:
+        """Whether a check is due at the end of `step`."""
+        return step % (self.epoch_steps * self.settings.check_every) == 0 or step == self.total
+
+    def judge(self, value: float, epoch: int, blocks: dict[str, Tensor]) -> bool:
+        """Keep the best weights; whether patience has run out."""
+        if self.settings.patience is None:
+            return False
+        if value > self.best_score:
+            self.best, self.best_score, self.best_epoch, self.waited = blocks, value, epoch, 0
+            return False
+        self.waited += 1
+        return self.waited >= self.settings.patience
+
+    def last_m_step(self, result: Trained) -> Trained:
+        """Noise that was held back goes all the way, with the weights that it was held back for."""
+        if result.diverged or self.settings.noise_pace is None:
+            return result
+        job, weight = self.job, None
+        if job.weight is not None:
+            weight = job.weight[self.own] / job.weight[self.own].mean()
+        return m_step(result, job.x[self.own], job.y[self.own], weight=weight, seed=job.seed)
+
+
+class _JoinedRows:
+    """Rows of all distinct tables of a stack, one after another."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        tables = list({(id(job.x), id(job.y), id(job.weight)): job for job in jobs}.items())
+        starts = itertools.accumulate((len(job.x) for _, job in tables), initial=0)
+        places = dict(zip((key for key, _ in tables), starts, strict=False))
+        self.offsets = [places[id(job.x), id(job.y), id(job.weight)] for job in jobs]
+        xs, ys = [job.x for _, job in tables], [job.y for _, job in tables]
+        self.x = torch.cat([x[torch.arange(len(x))] for x in xs]) if len(xs) > 1 else xs[0]
+        self.y = torch.cat(ys) if len(ys) > 1 else ys[0]
+        self.weight: Tensor | None = None
+        if any(job.weight is not None for job in jobs):
+            weights = [torch.ones(len(job.x)) if job.weight is None else job.weight for _, job in tables]
+            self.weight = torch.cat([weight.to(self.x.dtype) for weight in weights])
+
+
+def _start_network(parameters: Parameters, level: Tensor, place: int, job: Job) -> None:
+    """Rates, widths and noise of a network, and its weights where it goes on from another."""
+    start = job.start
+    rates = [torch.tensor(rate, dtype=torch.float64) for rate in job.settings.rates]
+    if start is not None:
+        rates = start.p
+        if start.log_noise_std is not None:
+            level[place] = start.log_noise_std
+    for layer, rate in enumerate(rates):
+        blocks = {part: block[place] for part, block in parameters.of_layer(layer).items()}
+        if start is not None:
+            blocks["weight"].copy_(start.weights[layer])
+            blocks["bias"].copy_(start.biases[layer])
+        if "logit" in blocks:
+            blocks["logit"].copy_(torch.logit(rate))
+        if "log_std" in blocks:
+            first = first_log_std(blocks["weight"], rate)
+            for part, widths in (("log_std", "stds"), ("bias_log_std", "bias_stds")):
+                known = getattr(start, widths, None)
+                blocks[part].copy_(known[layer].log() if known else first)
+
+
+class _Loop:
+    """State of a stack in training: networks that are done leave it."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        first, self.batch = jobs[0], jobs[0].settings.batch_size
+        self.table = _JoinedRows(jobs)
+        self.members = [_Member(job, at) for job, at in zip(jobs, self.table.offsets, strict=True)]
+        self.active = list(self.members)
+        settings = [job.settings for job in jobs]
+        layout = ParameterLayout(first.settings, first.x.shape[1], first.widths[-1], first.targets)
+        parameters = Parameters(layout, len(jobs), first.x.dtype)
+        parameters.start([job.seed for job in jobs], [one.first_weights for one in settings])
+        levels = torch.tensor([one.noise_std for one in settings], dtype=first.x.dtype).log()
+        level = levels.view(-1, 1, 1).expand(-1, 1, first.targets).clone()
+        for place, job in enumerate(jobs):
+            _start_network(parameters, level, place, job)
+        learned = parameters.get("log_noise_std")
+        if learned is not None:
+            learned.copy_(level)
+        self.is_map = first.settings.noise == "map"
+        fixed = level if self.is_map or first.settings.noise == "fixed" else None
+        self.stack = Stack(settings, parameters, self._num_data(), fixed)
+        self.adam = Adam(settings, parameters)
+        self.noise = NoiseStreams(
+            [job.seed for job in jobs],
+            noise_shapes(first.settings, layout.widths),
+            normal=first.settings.has_normal_noise,
+        )
+        self.step = 0
+        self.sums = torch.zeros(len(jobs), dtype=first.x.dtype)
+        self.counts = np.zeros(len(jobs))
+        self.squares = torch.zeros(len(jobs), dtype=torch.float64)
+
+    def _num_data(self) -> Tensor:
+        return torch.tensor([one.num_data for one in self.active], dtype=self.table.x.dtype)
+
+    def run(self, advance: Callable[[int], None]) -> list[Trained]:
+        """Train all networks to their ends."""
+        while self.active:
+            event = min(one.next_event(self.step) for one in self.active)
+            count = min(event - self.step, self.noise.steps_ahead())
+            self._steps(count)
+            if self.step == event:
+                self._m_steps()
+                self._checks()
+            advance(count * len(self.active))
+        return [one.result for one in self.members if one.result is not None]
+
+    def _steps(self, count: int) -> None:
+        """The next steps of all networks."""
+        table, size = self.table, (len(self.active), self.batch)
+        taken = [one.rows.take(count * self.batch).reshape(count, self.batch) for one in self.active]
+        order = torch.from_numpy(np.stack(taken, 1)).view(count, -1)
+        known = {one.schedule: one for one in self.active}
+        rates = {key: learning_rates(m.settings, self.step, count, m.total) for key, m in known.items()}
+        lrs = torch.from_numpy(np.stack([rates[one.schedule] for one in self.active], 1)).to(table.x.dtype)
+        factors = torch.tensor([[one.weight_factor] for one in self.active], dtype=table.x.dtype)
+        self.noise.make(count)
+        for step, rows in enumerate(order):
+            x = table.x.index_select(0, rows).view(*size, -1)
+            y = table.y.index_select(0, rows).view(*size, *table.y.shape[1:])
+            weight = None
+            if table.weight is not None:
+                weight = table.weight.index_select(0, rows).view(size) * factors
+            loss = self.stack.step_gradient(x, y, weight, self.noise.of_step(step))
+            self.adam.step(self.stack.grads, lrs[step])
+            self.sums += (loss if weight is None else loss * weight).sum(1)
+        self.counts += count * self.batch
+        self.step += count
+        if self.stack.squared_error is not None:
+            self.squares += self.stack.squared_error
+            self.stack.squared_error = None
+
+    def _m_steps(self) -> None:
+        """Noise that is set in closed form, of the networks whose epoch is over."""
+        level = self.stack.log_noise_std
+        if not self.is_map or level is None:
+            return
+        for place, member in enumerate(self.active):
+            if self.step % member.epoch_steps:
+                continue
+            targets, settings = level.shape[2], member.settings
+            errors = member.num_data * targets
+            mean = float(self.squares[place]) / (member.epoch_steps * self.batch * targets)
+            # `noise_pace` may stop it on its way to the mode.
+            reach = math.inf if settings.noise_pace is None else settings.noise_pace / settings.epochs
+            level[place] += (noise_mode(mean * errors, errors) - level[place]).clamp(-reach, reach)
+            self.squares[place] = 0.0
+
+    def _checks(self) -> None:
+        """Histories, early stops and ends that are due."""
+        due = [place for place, one in enumerate(self.active) if one.is_check(self.step)]
+        if not due:
+            return
+        divergence, finite = self.stack.kl(), self.stack.parameters.norms().isfinite().tolist()
+        done: list[int] = []
+        for place in due:
+            member = self.active[place]
+            epoch = self.step // member.epoch_steps
+            self._record(place, epoch, float(divergence[place]))
+            stopped = self.step >= member.total or not finite[place]
+            blocks = self._blocks(place)
+            if finite[place] and member.job.validation is not None:
+                value = self._validation_score(member, blocks)
+                member.history.setdefault("validation", []).append(value)
+                stopped |= member.judge(value, epoch, blocks)
+            if stopped:
+                kept = blocks if member.best is None or not finite[place] else member.best
+                found = self._trained(member, kept, diverged=not finite[place])
+                member.result = member.last_m_step(found)
+                done.append(place)
+        if done:
+            self._leave(done)
+
+    def _record(self, place: int, epoch: int, divergence: float) -> None:
+        """What happened since the last check into the history of a network."""
+        history, level = self.active[place].history, self.stack.noise_level()
+        history["epoch"].append(epoch)
+        history["nll"].append(float(self.sums[place]) / float(self.counts[place]))
+        history["kl"].append(divergence)
+        self.sums[place], self.counts[place] = 0.0, 0.0
+        if level is not None:
+            history.setdefault("noise_std", []).append(level[place].exp().flatten().tolist())
+        if self.active[place].settings.learns_rates:
+            p = [float(layer.p[place].mean()) for layer in self.stack.layers]
+            history.setdefault("rates", []).append(p)
+
+    def _validation_score(self, member: _Member, blocks: dict[str, Tensor]) -> float:
+        """Mean log predictive density of the rows that a network is checked on."""
+        job, network = member.job, self._trained(member, blocks)
+        rows, draws = job.validation, job.settings.validation_draws
+        assert rows is not None
+        return float(score([network], job.x[rows], job.y[rows], num_draws=draws).log_prob.mean())
+
+    def _blocks(self, place: int) -> dict[str, Tensor]:
+        """A copy of a network's numbers, with noise that is not learned by gradient."""
+        blocks, level = self.stack.parameters.of_network(place), self.stack.log_noise_std
+        return blocks if level is None else {**blocks, "log_noise_std": level[place].clone()}
+
+    def _trained(self, member: _Member, blocks: dict[str, Tensor], *, diverged: bool = False) -> Trained:
+        return trained_of(
+            member.settings,
+            self.stack.widths,
+            blocks,
+            seed=member.job.seed,
+            name=member.job.name,
+            num_data=member.num_data,
+            history=member.history,
+            diverged=diverged,
+            best_epoch=member.best_epoch,
+        )
+
+    def _leave(self, done: Sequence[int]) -> None:
+        """Go on without the networks that are done."""
+        stay = [place for place in range(len(self.active)) if place not in done]
+        self.active = [self.active[place] for place in stay]
+        if not stay:
+            return
+        places, level = torch.tensor(stay), self.stack.log_noise_std
+        parameters = self.stack.parameters.kept(places)
+        self.adam = self.adam.kept(places, parameters)
+        settings = [one.settings for one in self.active]
+        self.stack = Stack(settings, parameters, self._num_data(), None if level is None else level[places])
+        self.noise.keep(stay)
+        self.sums, self.squares = self.sums[places], self.squares[places]
+        self.counts = self.counts[stay]

@@ -16,8 +16,9 @@ from bayesdrop.data import Table
 from bayesdrop.experiments.uci.sets import load_set, set_stamp
 from bayesdrop.metrics import interval_coverage, mean_log_likelihood, regression_calibration_error, rmse
 from bayesdrop.predict import Prediction
-from bayesdrop.stacked import Candidate, Component, Mixture, Recipe, Settings, fit_tables, preset_recipe
-from bayesdrop.stacked import Table as Rows
+from bayesdrop.stacked import Candidate, Component, Mixture, Settings, fit_tables, preset_recipe
+from bayesdrop.stacked import FitRecipe as Recipe
+from bayesdrop.stacked import TrainingTable as Rows
 
 __all__ = [
     "MANY_ROWS",

@@ -1,0 +1,365 @@
+"""fit_tables(): a recipe for one table or many, all networks of all tables in common stacks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bayesdrop.errors import Diverged, must
+from bayesdrop.stacked.encode import EncodedRows, Encoder, Seen
+from bayesdrop.stacked.held_out import (
+    Calibration,
+    HeldOut,
+    calibrate,
+    calibrated,
+    held_out,
+    mixture_log_prob,
+)
+from bayesdrop.stacked.job import Job, Trained
+from bayesdrop.stacked.mixture import Component, Mixture
+from bayesdrop.stacked.proposals import Proposals
+from bayesdrop.stacked.recipe import Candidate, FitRecipe
+from bayesdrop.stacked.settings import Settings
+from bayesdrop.stacked.table import TrainingTable
+from bayesdrop.stacked.train import train
+
+__all__ = ["TableFit", "fit_tables", "grow"]
+
+#: draws of a network for the rows that it held out, when it grows
+_DRAWS = 24
+
+
+def fit_tables(
+    tables: Sequence[TrainingTable],
+    recipe: FitRecipe | Sequence[FitRecipe],
+    *,
+    processes: int = 1,
+    progress: bool = False,
+) -> list[Mixture]:
+    """Fit every table by a recipe; networks of all tables that have one shape are trained side by side.
+
+    Args:
+        tables: what to fit, each by itself.
+        recipe: one for all tables, or one for each.
+        processes: as in `train`.
+        progress: as in `train`.
+    """
+    recipes = [recipe] * len(tables) if isinstance(recipe, FitRecipe) else list(recipe)
+    if len(recipes) != len(tables):
+        raise ValueError(must("fit_tables", "recipe", f"one, or one for each of {len(tables)}", len(recipes)))
+    fits = [TableFit(table, one) for table, one in zip(tables, recipes, strict=True)]
+
+    def run(wanted: Sequence[tuple[TableFit, Tried, int]]) -> None:
+        """Train blocks of candidates: (table, candidate, block)."""
+        made = [fit.block_jobs(tried, block) for fit, tried, block in wanted]
+        found = iter(train([job for jobs, _ in made for job in jobs], processes=processes, progress=progress))
+        for (fit, tried, _), (jobs, held) in zip(wanted, made, strict=True):
+            fit.add(tried, [next(found) for _ in jobs], held)
+
+    searching = [fit for fit in fits if fit.parts]
+    new = {fit: fit.tried for fit in searching}
+    for turn in range(1 + max((fit.recipe.rounds for fit in searching), default=0)):
+        if turn:
+            new = {fit: fit.proposed() for fit in searching}
+        run([(fit, tried, 0) for fit, trials in new.items() for tried in trials])
+        for fit, trials in new.items():
+            for tried in trials:
+                fit.judge(tried)
+    picked = {fit: fit.picks() if fit.parts else fit.tried[:1] for fit in fits}
+    more = [
+        (fit, tried, block)
+        for fit in searching
+        if not fit.recipe.refit
+        for tried in fit.tried
+        for block in range(1, picked[fit].count(tried))
+    ]
+    run(more)
+    refits = [fit for fit in fits if fit.recipe.refit or not fit.parts]
+    jobs = [
+        fit.final_job(picked[fit][0], restart) for fit in refits for restart in range(fit.recipe.restarts)
+    ]
+    trained = iter(train(jobs, processes=processes, progress=progress))
+    refitted = {fit: [next(trained) for _ in range(fit.recipe.restarts)] for fit in refits}
+    return [fit.result(picked[fit], refitted.get(fit)) for fit in fits]
+
+
+@dataclass(eq=False)
+class Tried:
+    """A candidate of a table, and what came of it.
+
+    Attributes:
+        candidate: what was tried.
+        networks: those of it that were trained without some rows and did not diverge.
+        parts: what each of them says about the rows that it has not seen.
+        change: the noise that suits those rows.
+        score: (N,) log-likelihood of each row that was held out, NaN for others; None before it is judged.
+        precision: the one that was chosen from a grid.
+    """
+
+    candidate: Candidate
+    networks: list[Trained] = field(default_factory=list)
+    parts: list[HeldOut] = field(default_factory=list)
+    change: Calibration = field(default_factory=Calibration)
+    score: Tensor | None = None
+    precision: float | None = None
+
+
+class TableFit:
+    """One table on its way through a recipe: which networks it needs, and what came of them."""
+
+    def __init__(self, table: TrainingTable, recipe: FitRecipe) -> None:
+        self.table, self.recipe = table, recipe
+        self.size = len(table.x)
+        self.folds = max(2, min(recipe.folds, self.size))
+        #: networks of a block
+        self.parts = min(recipe.parts, self.folds) if self.size > 1 else 0
+        self.tried = [Tried(candidate) for candidate in recipe.candidates]
+        self.encoders: dict[int, Encoder] = {}
+        self.inputs: dict[int, Tensor | EncodedRows] = {}
+        self.proposals = Proposals(recipe, table.seed) if recipe.rounds else None
+
+    def _job(self, tried: Tried, network: int, rows: Tensor | None, held: Tensor | None = None) -> Job:
+        """A network of a candidate, and rows that tell it when to stop if it has patience."""
+        settings, bins = tried.candidate.settings, tried.candidate.bins
+        if bins not in self.inputs:
+            self.encoders[bins] = Encoder.of(self.table.x, bins)
+            self.inputs[bins] = self.encoders[bins].table_inputs(self.table.x)
+        return Job(
+            self.inputs[bins],
+            self.table.targets,
+            self._in_units(settings),
+            # A seed of 32 bits for every network of every table.
+            seed=int(np.random.SeedSequence([self.table.seed, network]).generate_state(1)[0]),
+            rows=rows,
+            validation=None if settings.patience is None else held,
+            weight=self.table.weights,
+            classes=self.table.classes,
+            name=self.table.name,
+        )
+
+    def _in_units(self, settings: Settings) -> Settings:
+        """Settings whose fixed noise, given in the target's units, is that of standardised targets."""
+        if settings.noise != "fixed" or self.table.target is None:
+            return settings
+        std = settings.noise_std
+        if self.recipe.precisions is not None:
+            std = sorted(self.recipe.precisions)[len(self.recipe.precisions) // 2] ** -0.5
+        return replace(settings, noise_std=float(std / self.table.target.scale.mean()))
+
+    def _order(self, number: int) -> NDArray[np.int64]:
+        key = np.random.SeedSequence([self.table.seed, 10_000 + number])
+        return np.random.Generator(np.random.SFC64(key)).permutation(self.size)
+
+    def final_job(self, tried: Tried, restart: int) -> Job:
+        """A network of a candidate on all rows, but for a tenth if it must see when to stop."""
+        number = 900_000 + restart
+        if tried.candidate.settings.patience is None or self.size < 2:
+            return self._job(tried, number, None)
+        order = torch.from_numpy(self._order(number))
+        count = max(1, self.size // 10)
+        return self._job(tried, number, order[count:].sort().values, order[:count].sort().values)
+
+    def block_jobs(self, tried: Tried, block: int) -> tuple[list[Job], list[Tensor]]:
+        """The jobs of a block of a candidate, and the rows that each of them does not see."""
+        if self.recipe.holdout == "last":
+            held = [torch.arange(self.size - max(1, self.size // self.folds), self.size)]
+        else:
+            # Where only some rows are held out, all blocks hold out the same: these see the whole mixture.
+            order = self._order(block if self.parts == self.folds else 0)
+            held = [torch.from_numpy(np.sort(order[part :: self.folds])) for part in range(self.parts)]
+        jobs = [
+            self._job(tried, 1000 * block + part, rows_without(self.size, rows), rows)
+            for part, rows in enumerate(held)
+        ]
+        return jobs, held
+
+    def add(self, tried: Tried, networks: Sequence[Trained], held: Sequence[Tensor]) -> None:
+        """Networks of a candidate, and what they say about the rows they have not seen."""
+        x, y, draws = self.inputs[tried.candidate.bins], self.table.targets, self.recipe.judge_draws
+        for network, rows in zip(networks, held, strict=True):
+            if not network.diverged:
+                tried.networks.append(network)
+                tried.parts.append(held_out(network, x, y, rows, num_draws=draws, seed=network.seed))
+
+    def judge(self, tried: Tried) -> None:
+        """The log-likelihood of a candidate's held-out rows, its noise set to suit them."""
+        parts = tried.parts
+        if parts:
+            if self.recipe.precisions is not None:
+                self._choose_precision(tried, self.recipe.precisions)
+            elif self.recipe.calibrate:
+                tried.change = calibrate(parts, self.size, tails=self.recipe.tails)
+            tried.score = mixture_log_prob(parts, [tried.change] * len(parts), self.size)
+        if self.proposals is not None:
+            self.proposals.tell(tried.candidate, self._log_likelihood(tried))
+
+    def _log_likelihood(self, tried: Tried) -> float | None:
+        """Of the rows that a candidate held out, in the target's units."""
+        return None if tried.score is None else float(tried.score.nanmean()) - self.table.log_unit
+
+    def _choose_precision(self, tried: Tried, precisions: Sequence[float]) -> None:
+        """The precision of the grid under which held-out rows are most probable."""
+        level = tried.parts[0].log_noise_std
+        assert self.table.target is not None
+        assert level is not None
+        unit = math.log(float(self.table.target.scale.mean()))
+        changes = {
+            precision: Calibration(shift=-math.log(precision) - 2 * unit - 2 * float(level[0]))
+            for precision in precisions
+        }
+        values = {
+            precision: float(mixture_log_prob(tried.parts, [change] * len(tried.parts), self.size).nanmean())
+            for precision, change in changes.items()
+        }
+        tried.precision = max(values, key=lambda precision: values[precision])
+        tried.change = changes[tried.precision]
+
+    def proposed(self) -> list[Tried]:
+        """The candidates of the next round of Bayesian optimisation, if there is one."""
+        new = [] if self.proposals is None else [Tried(one) for one in self.proposals.ask()]
+        self.tried += new
+        return new
+
+    def picks(self) -> list[Tried]:
+        """Candidates of the blocks, each picked so as to make unseen rows most probable with those before."""
+        known = [(one, one.score) for one in self.tried if one.score is not None]
+        known = [(one, score) for one, score in known if not bool(score.isnan().all())]
+        if not known:
+            raise _all_diverged()
+        total: Tensor | None = None
+        picked: list[Tried] = []
+        for _ in range(1 if self.recipe.refit else self.recipe.blocks):
+            joined = [
+                (one, score if total is None else torch.logaddexp(total, score)) for one, score in known
+            ]
+            best, total = max(joined, key=lambda pair: float(pair[1].nanmean()))
+            picked.append(best)
+        return picked
+
+    def result(self, picked: Sequence[Tried], refitted: Sequence[Trained] | None) -> Mixture:
+        """The networks that are kept, their noise set."""
+        if refitted is None:
+            components, dof = self._blended([one for one in self.tried if one in picked])
+        else:
+            best, dof = picked[0], picked[0].change.dof
+            kept = [calibrated(one, best.change) for one in refitted if not one.diverged]
+            components = [Component(network, best.candidate.bins) for network in kept]
+        if not components:
+            raise _all_diverged()
+        return Mixture(
+            components=tuple(components),
+            encoders={bins: self.encoders[bins] for bins in sorted({one.bins for one in components})},
+            target=self.table.target,
+            num_draws=self.recipe.num_draws,
+            dof=dof,
+            search=tuple(self._search_row(one, list(picked).count(one)) for one in self.tried),
+        )
+
+    def _blended(self, kept: Sequence[Tried]) -> tuple[list[Component], float]:
+        """All networks of the candidates that were picked, and the degrees of freedom of their noise."""
+        parts = [part for one in kept for part in one.parts]
+        changes = [one.change for one in kept for _ in one.parts]
+        last = Calibration(dof=changes[0].dof)
+        if self.recipe.calibrate and len(parts) > 1:
+            last = calibrate(parts, self.size, given=changes, tails=self.recipe.tails)
+        components = [
+            Component(calibrated(calibrated(network, one.change), last), one.candidate.bins, part.rows)
+            for one in kept
+            for network, part in zip(one.networks, one.parts, strict=True)
+        ]
+        return components, last.dof
+
+    def _search_row(self, tried: Tried, picked: int) -> dict[str, Any]:
+        return {
+            "candidate": str(tried.candidate),
+            "settings": tried.candidate.settings.as_dict(),
+            "bins": tried.candidate.bins,
+            "log_likelihood": self._log_likelihood(tried),
+            "shift": tried.change.shift,
+            "slope": tried.change.slope,
+            "precision": tried.precision,
+            "picked": picked,
+        }
+
+
+def _all_diverged() -> Diverged:
+    return Diverged("fit: every network diverged. Lower `lr`.", step=0, epoch=0)
+
+
+def rows_without(size: int, held: Tensor) -> Tensor:
+    """The places of a table's rows but for some."""
+    keep = torch.ones(size, dtype=torch.bool)
+    keep[held] = False
+    return keep.nonzero().flatten()
+
+
+def grow(
+    mixture: Mixture, table: TrainingTable, known: int, *, epochs: int | None = None, processes: int = 1
+) -> Mixture:
+    """Go on training all networks on a table that has more rows than before.
+
+    The encoding of columns and the scale of targets stay as they were, but for the range of the columns,
+    which grows with the table; N in the objective is the new one.
+    A network that held rows out goes on holding out the same rows and as large a share of the new ones,
+    and its noise is set by all of these.
+
+    Args:
+        mixture: fitted to the first `known` rows.
+        table: all rows, the new ones last.
+        known: how many rows were there before.
+        epochs: passes over the whole table; a quarter of the networks' own if None.
+        processes: as in `train`.
+    """
+    size = len(table.x)
+    if not 0 < known < size:
+        raise ValueError(must("grow", "known", f"from 1 to {size - 1}: there must be new rows", known))
+    seen = mixture.seen.joined(Seen.of(table.x))
+    encoders = {bins: replace(encoder, seen=seen) for bins, encoder in mixture.encoders.items()}
+    inputs = {bins: encoder.table_inputs(table.x) for bins, encoder in encoders.items()}
+    targets = table.targets_in(mixture.target)
+    source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([table.seed, size])))
+    jobs: list[Job] = []
+    held: list[Tensor | None] = []
+    for component in mixture.components:
+        network, apart = component.network, component.held
+        if apart is not None:
+            new = torch.from_numpy(np.flatnonzero(source.random(size - known) < len(apart) / known) + known)
+            apart = torch.cat([apart, new])
+        count = epochs or max(1, network.settings.epochs // 4)
+        job = Job(
+            inputs[component.bins],
+            targets,
+            replace(network.settings, epochs=count, patience=None, check_every=count),
+            seed=int(source.integers(2**32)),
+            rows=None if apart is None else rows_without(size, apart),
+            weight=table.weights,
+            classes=table.classes,
+            start=network,
+            name=network.name,
+        )
+        jobs.append(job)
+        held.append(apart)
+    components: list[Component] = []
+    parts: list[HeldOut] = []
+    for component, found, apart in zip(
+        mixture.components, train(jobs, processes=processes), held, strict=True
+    ):
+        old, bins = component.network, component.bins
+        # What diverges stays as it was.
+        network = old if found.diverged else replace(found, settings=old.settings)
+        components.append(Component(network, bins, apart))
+        if apart is not None and len(apart):
+            parts.append(held_out(network, inputs[bins], targets, apart, num_draws=_DRAWS, seed=network.seed))
+    change = Calibration(dof=mixture.dof)
+    if parts:
+        tails = math.isfinite(mixture.dof)
+        change = calibrate(parts, size, given=[Calibration()] * len(parts), tails=tails)
+    changed = [replace(one, network=calibrated(one.network, change)) for one in components]
+    return replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof)
