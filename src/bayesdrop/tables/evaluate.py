@@ -78,7 +78,7 @@ class Evaluation:
 
     @property
     def measures(self) -> dict[str, float]:
-        """By name."""
+        """The value of every measure, by the measure's name."""
         return measures(self.judged, self.level)
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
