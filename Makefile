@@ -69,6 +69,7 @@ bench: $(READY) $(PEERS)/.ready $(JAX)/.ready
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/rollout.py
+	$(BIN)/python benchmarks/compiled.py
 	$(BIN)/python benchmarks/worlds.py
 
 docs: $(DOCS_READY)
