@@ -191,7 +191,7 @@ def test_every_gradient_is_that_of_the_objective(
     divergence = stack.kl()
     assert loss.shape == (len(DIFFERENT), ROWS)
     # Noise of e^5 times the weights can make a log-variance that no number has the exponential of.
-    assume(bool((loss.abs() < 1e30).all()))
+    assume(bool((loss.abs() < 1e12).all()))
     for place in range(len(DIFFERENT)):
         own = None if weight is None else weight[place]
         noises = [None if one is None else one[place] for one in drawn]
@@ -200,6 +200,8 @@ def test_every_gradient_is_that_of_the_objective(
         assert set(expected) == set(stack.grads.blocks)
         for name, gradient in expected.items():
             largest = float(gradient.abs().max())
+            # A single rate of variational dropout has the sum of many terms that nearly cancel.
+            largest = max(largest, 1.0) if method == "variational" else largest
             torch.testing.assert_close(
                 stack.grads[name][place], gradient, rtol=1e-5, atol=1e-6 * largest + 1e-9, msg=name
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,7 +159,7 @@ def test_the_shift_is_found_to_the_last_step_of_the_search(offset: float) -> Non
     said = torch.randn(ROWS, generator=source)
     errors = torch.randn(ROWS, generator=source) * (0.5 * said).exp()
     errors = errors * (offset - (errors.square() * (-said).exp()).mean().log()).mul(0.5).exp()
-    found = calibrate([part(errors, said)], ROWS, tails=False, slopes=False)
+    found = calibrate([replace(part(errors, said), one_width=True)], ROWS, tails=False)
     assert abs(found.shift - offset) <= 1 / 32 + 1e-6
 
 

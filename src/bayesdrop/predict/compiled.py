@@ -87,7 +87,8 @@ def compile(
     except Exception as error:
         raise ValueError(f"compile: `model` cannot be copied ({error}); use predict.") from error
     compiled = Compiled(own, num_draws, seed, frozen_copy(likelihood), selection, output)
-    compiled.draws(example)
+    with torch.no_grad():
+        compiled.outputs(example, "example")
     return compiled
 
 
@@ -131,7 +132,7 @@ class Compiled:
             x: a tensor or array, a tuple (positional) or mapping (keywords) of such with N rows.
         """
         with torch.no_grad():
-            outputs, plan = self._outputs(x)
+            outputs, plan = self.outputs(x)
             running = DrawStatistics(self.likelihood)
             running.update_many(outputs)
             statistics = running.result()
@@ -146,13 +147,14 @@ class Compiled:
             x: as in a call.
         """
         with torch.no_grad():
-            return self._outputs(x)[0]
+            return self.outputs(x)[0]
 
-    def _outputs(self, x: Any) -> tuple[Tensor, str]:
+    def outputs(self, x: Any, argument: str = "x") -> tuple[Tensor, str]:
+        """Raw outputs of all draws, and what was done."""
         if type(x) is not Tensor:
             if not is_batch(x):
                 want = "a tensor, an array, or a tuple or mapping of such"
-                raise TypeError(must("compile", "x", want, type(x)))
+                raise TypeError(must("compile", argument, want, type(x)))
             x = as_tensors(x, self._dtype, "compile")
         inputs = arguments(to_device(x, self._device))
         tensors = tensors_in(inputs)
@@ -160,7 +162,7 @@ class Compiled:
         found = self._kinds.get(kind)
         if found is None:
             if num_rows(x, "compile") < 1:
-                raise ValueError(must("compile", "x", "at least one row", 0))
+                raise ValueError(must("compile", argument, "at least one row", 0))
             found = self._kinds[kind] = _Recorded(self, inputs)
             if len(self._kinds) > _KINDS:
                 self._kinds.popitem(last=False)
