@@ -29,7 +29,7 @@ from bayesdrop.models import vgg
 from bayesdrop.objectives import NegativeELBO
 from bayesdrop.predict import predict
 
-__all__ = ["SMOKE", "Config", "draw", "run"]
+__all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ SMOKE = Config(
     channels=((4,),), width=8, weak_epochs=1, num_draws=4, strong_channels=((4,), (8,)), strong_head=(8, 8),
     epochs=1, num_train=256, num_validation=100, num_test=200,
 )  # fmt: skip
+PRESETS = {"quick": Config(weak_epochs=3, epochs=3, num_train=10_000, num_test=2_000)}
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
