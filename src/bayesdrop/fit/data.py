@@ -49,9 +49,15 @@ class Batches(ABC):
         """Random generators of the data's own."""
         return {}
 
+
+class RowBatches(Batches):
+    """A data set whose rows can be chosen."""
+
+    num_rows: int
+
+    @abstractmethod
     def rows(self, chosen: Tensor) -> Batch:
-        """A minibatch of these rows, where they can be chosen."""
-        raise NotImplementedError
+        """A minibatch of these rows."""
 
 
 class PassedOn(Batches):
@@ -91,17 +97,18 @@ class Chosen(PassedOn):
 
     def __init__(self, batches: Batches, choose: Callable[[int], Iterable[Any]]) -> None:
         super().__init__(batches)
-        if self.num_rows is None:
+        if not isinstance(batches, RowBatches):
             want = "None with a DataLoader, whose batch_sampler chooses rows"
             raise ValueError(must("fit", "batches", want, choose))
-        self._last = self.num_rows - 1
+        self._of_rows = batches.rows
+        self._last = batches.num_rows - 1
         self._choose = choose
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         empty = True
         for rows in self._choose(epoch):
             empty = False
-            yield self._batches.rows(self._checked(rows))
+            yield self._of_rows(self._checked(rows))
         if empty:
             raise ValueError(must("fit", "batches", "at least one minibatch an epoch", 0))
 
@@ -172,7 +179,7 @@ def _order(rows: int, seed: int, epoch: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng((seed % 2**63, epoch)).permutation(rows))
 
 
-class _TensorBatches(Batches):
+class _TensorBatches(RowBatches):
     """Minibatches of tensors, indexed directly: for small networks a loader costs more than a step."""
 
     def __init__(
@@ -232,7 +239,7 @@ class _TensorBatches(Batches):
         return {"rows": self.num_rows, "checksum": sums}
 
 
-class _DatasetBatches(Batches):
+class _DatasetBatches(RowBatches):
     """Minibatches of a map-style `Dataset` of (x, y) items."""
 
     def __init__(
