@@ -181,6 +181,14 @@ def test_shapes_that_depend_on_values_fall_back_to_the_model() -> None:
     assert "does not fit the recording" in found.plan
 
 
+@pytest.mark.filterwarnings("ignore::bayesdrop.PartlyRandom")
+def test_what_is_excluded_stays_off_where_the_model_itself_is_run() -> None:
+    model = nn.Sequential(Chosen(), nn.Dropout(0.5))
+    ask = bd.compile(model, torch.ones(3, 4), num_draws=5, exclude="1")
+    x = torch.tensor([[1.0, -1.0, 2.0, -3.0]] * 3)
+    torch.testing.assert_close(ask(x).draws, bd.predict(model, x, num_draws=5, exclude="1").draws)
+
+
 def test_bad_inputs_have_clear_errors() -> None:
     ask = bd.compile(perceptron(), normal(3, 4), num_draws=3)
     wrong: list[tuple[Any, str]] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -80,16 +80,22 @@ def compile(
     num_draws = whole_number("compile", "num_draws", num_draws, at_least=1)
     seed = whole_number("compile", "seed", seed)
     check_output(output, "compile")
+    include, exclude = _kept(include), _kept(exclude)
     selection = Selection(include, exclude, owner="compile")
     selection.check(model)
     try:
         own = copy.deepcopy(unwrapped(model)).requires_grad_(False)
     except Exception as error:
         raise ValueError(f"compile: `model` cannot be copied ({error}); use predict.") from error
-    compiled = Compiled(own, num_draws, seed, frozen_copy(likelihood), selection, output)
+    compiled = Compiled(own, num_draws, seed, frozen_copy(likelihood), include, exclude, output)
     with torch.no_grad():
         compiled.outputs(example, "example")
     return compiled
+
+
+def _kept(where: Where | Iterable[Where] | None) -> Where | Iterable[Where] | None:
+    """What is asked for again later: an iterator would be empty then."""
+    return tuple(where) if isinstance(where, Iterator) else where
 
 
 class Compiled:
@@ -100,7 +106,8 @@ class Compiled:
         num_draws: T.
         seed: of the draws.
         likelihood: what outputs mean.
-        selection: which sites are on.
+        include: which sites are on.
+        exclude: which sites are off.
         output: which tensor of those that the model returns.
     """
 
@@ -110,11 +117,14 @@ class Compiled:
         num_draws: int,
         seed: int,
         likelihood: Likelihood | None,
-        selection: Selection,
+        include: Where | Iterable[Where] | None,
+        exclude: Where | Iterable[Where] | None,
         output: Output | None,
     ) -> None:
         self.num_draws, self.seed, self.likelihood = num_draws, seed, likelihood
-        self._model, self._selection, self._output = model, selection, output
+        self._model, self._output = model, output
+        self._sites = {"include": include, "exclude": exclude}
+        self._selection = Selection(include, exclude, owner="compile")
         self._source = _ReadySource(seed, num_draws)
         self._kinds: OrderedDict[Any, _Recorded] = OrderedDict()
         tensors = [*model.parameters(), *model.buffers()]
@@ -172,7 +182,13 @@ class Compiled:
         except DoesNotFit:
             # A shape depends on values: only the model itself knows what to do.
             whole = predict(
-                self._model, x, num_draws=self.num_draws, seed=self.seed, keep_draws=True, output=self._output
+                self._model,
+                x,
+                num_draws=self.num_draws,
+                seed=self.seed,
+                keep_draws=True,
+                output=self._output,
+                **self._sites,
             )
             return whole.draws, f"whole model: another batch does not fit the recording\n{whole.plan}"
 
