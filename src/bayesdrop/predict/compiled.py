@@ -123,7 +123,7 @@ class Compiled:
     ) -> None:
         self.num_draws, self.seed, self.likelihood = num_draws, seed, likelihood
         self._model, self._output = model, output
-        self._sites = {"include": include, "exclude": exclude}
+        self._include, self._exclude = include, exclude
         self._selection = Selection(include, exclude, owner="compile")
         self._source = _ReadySource(seed, num_draws)
         self._kinds: OrderedDict[Any, _Recorded] = OrderedDict()
@@ -188,7 +188,8 @@ class Compiled:
                 seed=self.seed,
                 keep_draws=True,
                 output=self._output,
-                **self._sites,
+                include=self._include,
+                exclude=self._exclude,
             )
             return whole.draws, f"whole model: another batch does not fit the recording\n{whole.plan}"
 
