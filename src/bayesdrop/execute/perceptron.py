@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from bayesdrop.functional.products import linear, matmul, prefers_onednn
 from bayesdrop.inputs import tensors_in
 from bayesdrop.operations import TABLE, canonical
 from bayesdrop.trace import Leaf
@@ -60,20 +60,25 @@ class Perceptron:
         """Outputs of C draws, (C, N, D), from (C, 1, K) noise of every leaf."""
         if self.units_are_rows:
             return self._stacked_units(noise)
-        h = self.start
-        for step in self.steps:
+        h, done = self.start, -1
+        for place, step in enumerate(self.steps):
+            if place == done:
+                continue
             if not isinstance(step, Map):
                 h = step(h)
                 continue
             z = None if step.leaf is None else noise[step.leaf.index]
-            h = _stacked_map(h, step, z, own=h is not self.start)
+            relu = place + 1 < len(self.steps) and self.steps[place + 1] is torch.relu_
+            done = place + 1 if relu else done
+            h = _stacked_map(h, step, z, own=h is not self.start, relu=relu)
         return h
 
     @cached_property
     def units_are_rows(self) -> bool:
         """Whether every noisy map has fewer outputs than the batch has rows: noise goes into the weights."""
         rows = self.start.shape[0]
-        return self.maps[0].leaf is not None and all(m.weight.shape[0] < rows for m in self.maps)
+        fewer = all(m.weight.shape[0] < rows for m in self.maps)
+        return self.maps[0].leaf is not None and fewer and not (prefers_onednn() and _is_cpu(self.start))
 
     def _stacked_units(self, noise: dict[int, Tensor]) -> Tensor:
         """As `stacked`, with activations (C, units, N), and the same memory for every chunk."""
@@ -109,23 +114,31 @@ class Perceptron:
         return True
 
 
-def _stacked_map(h: Tensor, step: Map, z: Tensor | None, *, own: bool) -> Tensor:
+def _is_cpu(x: Tensor) -> bool:
+    return x.device.type == "cpu" and x.dtype == torch.float32
+
+
+#: outputs of a map from which on one product of all draws is faster than a product for each, where it can be
+_MANY = 8
+
+
+def _stacked_map(h: Tensor, step: Map, z: Tensor | None, *, own: bool, relu: bool) -> Tensor:
     """Outputs of all draws. `h` may be written to if it is our `own` and not the model's input."""
     weight, bias = step.weight, step.bias
     if z is None:
-        return F.linear(h, weight, bias)
+        return linear(h, weight, bias, relu=relu)
     draws, rows, outputs = z.shape[0], h.shape[-2], weight.shape[0]
-    if outputs >= rows:
+    if outputs >= rows or (outputs >= _MANY and prefers_onednn() and _is_cpu(h)):
         same = own and h.dim() == 3
-        return F.linear(h.mul_(z) if same else h * z, weight, bias)
+        return linear(h.mul_(z) if same else h * z, weight, bias, relu=relu)
     scaled = weight * z
     if h.dim() == 2:
         offset = None if bias is None else bias.repeat(draws)
-        wide = F.linear(h, scaled.reshape(draws * outputs, -1), offset)
+        wide = linear(h, scaled.reshape(draws * outputs, -1), offset, relu=relu)
         return wide.reshape(rows, draws, outputs).transpose(0, 1)
-    if bias is None:
-        return torch.bmm(h, scaled.transpose(1, 2))
-    return torch.baddbmm(bias, h, scaled.transpose(1, 2))
+    turned = scaled.transpose(1, 2)
+    found = torch.bmm(h, turned) if bias is None else torch.baddbmm(bias, h, turned)
+    return found.relu_() if relu else found
 
 
 class _StackedUnits:
@@ -227,10 +240,11 @@ class KeptUnits:
             weight = torch.index_select(
                 weight, 1, inputs, out=self._buffer(at, "both", weight.shape[0], len(inputs))
             )
+        found = matmul(weight, h)
         if step.bias is None:
-            return weight @ h
+            return found
         bias = step.bias if outputs is None else step.bias.index_select(0, outputs)
-        return torch.addmm(bias.unsqueeze(1), weight, h)
+        return found.add_(bias.unsqueeze(1))
 
     def _scaled_weight(self, at: int, step: Map, noise: dict[int, Tensor]) -> Tensor:
         """Weights times the value of a kept unit's noise; a unit that is never kept has no use for it."""
