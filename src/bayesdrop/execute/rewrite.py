@@ -14,10 +14,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bayesdrop.execute.perceptron import Map, Perceptron, Step, elementwise
+from bayesdrop.functional.products import linear
 from bayesdrop.operations import CONVOLUTIONS, TABLE, canonical
 from bayesdrop.trace import Leaf, Op, Ref, Tape
 
-__all__ = ["Masked", "as_perceptron", "channels_last", "fold", "fold_norms", "in_place", "masked_maps"]
+__all__ = [
+    "Masked",
+    "as_perceptron",
+    "channels_last",
+    "fast_products",
+    "fold",
+    "fold_norms",
+    "in_place",
+    "masked_maps",
+]
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,7 @@ def _map_of(op: Op, product: Op, x: Any, leaf: Leaf, place: tuple[int, int]) -> 
 
 
 def _folded_linear(x: Tensor, noise: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return F.linear(x, weight * noise.reshape(-1), bias)
+    return linear(x, weight * noise.reshape(-1), bias)
 
 
 def _folded_convolution(
@@ -292,6 +302,17 @@ def _over(op: Op, own: list[int], fresh: dict[int, tuple[int, ...]]) -> Op:
 def _added(x: Tensor, y: Tensor) -> Tensor:
     # What is promoted to a wider kind cannot be written over.
     return x.add_(y) if torch.result_type(x, y) == x.dtype else x + y
+
+
+def fast_products(tape: Tape) -> Tape:
+    """The same tape with linear maps by the fastest kernel of this machine."""
+    ops = [
+        Op(linear, op.args, op.kwargs, op.outputs, op.shapes)
+        if op.func is F.linear and "input" not in op.kwargs
+        else op
+        for op in tape.ops
+    ]
+    return Tape(ops, tape.leaves, tape.output, tape.size, tape.mutates)
 
 
 def channels_last(tape: Tape) -> Tape:

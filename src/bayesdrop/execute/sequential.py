@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from bayesdrop.execute.perceptron import Map, Perceptron, Step, elementwise
+from bayesdrop.functional.products import linear
 from bayesdrop.inputs import Inputs
 from bayesdrop.noise import KeepNoise
 from bayesdrop.trace import Leaf, Op, Ref, Selection, Site, Tape
@@ -166,6 +167,8 @@ def _before(layers: list[nn.Module], x: Tensor) -> Tensor:
             x = func(x, *rest, **kwargs)
         elif turned and isinstance(module, nn.Conv2d):
             x = module._conv_forward(x, _turned(module.weight), module.bias)
+        elif isinstance(module, nn.Linear):
+            x = linear(x, module.weight, module.bias)
         elif type(module) is not nn.Dropout:
             x = module.forward(x)
     return x
