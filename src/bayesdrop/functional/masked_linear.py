@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from bayesdrop.functional.products import linear, matmul
+
 __all__ = ["masked_linear"]
 
 
@@ -19,7 +21,7 @@ class _MaskedLinear(torch.autograd.Function):
         masked = x * m
         ctx.save_for_backward(masked, weight, logit_p, m)
         ctx.inverted = inverted
-        return torch.nn.functional.linear(masked, weight, bias)
+        return linear(masked, weight, bias)
 
     @staticmethod
     @once_differentiable
@@ -27,8 +29,8 @@ class _MaskedLinear(torch.autograd.Function):
         masked, weight, logit_p, m = ctx.saved_tensors
         for_x, for_weight, for_bias, for_rate = ctx.needs_input_grad[:4]
         for_rate = for_rate and ctx.inverted
-        grad_x = (grad @ weight).mul_(m) if for_x else None
-        grad_weight = grad.t() @ masked if for_weight or for_rate else None
+        grad_x = matmul(grad, weight).mul_(m) if for_x else None
+        grad_weight = matmul(grad.t(), masked) if for_weight or for_rate else None
         grad_logit = None
         if for_rate and grad_weight is not None:
             # dh / dlogit p = p (h - b), and sum_n grad_n W_k x_nk m_nk is W_k times its own gradient.

@@ -28,8 +28,8 @@ def prefers_onednn() -> bool:
     """Whether oneDNN multiplies faster than MKL here: AVX-512, by another maker than Intel."""
     return (
         torch.backends.cpu.get_cpu_capability() == "AVX512"
-        and torch.backends.mkl.is_available()
-        and torch.backends.mkldnn.is_available()
+        and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
         and _maker() not in ("", "GenuineIntel")
     )
@@ -45,7 +45,7 @@ def _maker() -> str:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
-    """x W' + b without a gradient, as `torch.nn.functional.linear`.
+    """x W' + b, as `torch.nn.functional.linear`; gradients of any order as its own.
 
     Args:
         x: (..., K).
@@ -58,13 +58,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool 
     if not _is_for_onednn(x, weight) or (bias is not None and bias.dtype != weight.dtype):
         found = F.linear(x, weight, bias)
         return found.relu_() if relu else found
-    after = "relu" if relu else "none"
-    found = torch.ops.mkldnn._linear_pointwise(x, weight, bias, after, [], "")
-    return found
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
+        made: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        return made.relu() if relu else made
+    return _product(x, weight, bias, "relu" if relu else "none")
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """A B without a gradient, as `torch.mm`.
+    """A B, as `torch.mm`; with a gradient only where that has one.
 
     Args:
         a: (M, K).
@@ -72,9 +73,30 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
     Returns: (M, N).
     """
-    if not _is_for_onednn(a, b.t()):
+    if torch.is_grad_enabled() or not _is_for_onednn(a, b.t()):
         return torch.mm(a, b)
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
+    return _product(a, b.t())
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _product(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        for_x, for_weight, for_bias = ctx.needs_input_grad
+        # With a graph of the gradient itself, `matmul` is torch's own.
+        rows = grad.flatten(0, -2)
+        grad_x = matmul(rows, weight).view(x.shape) if for_x else None
+        grad_weight = matmul(rows.t(), x.flatten(0, -2)) if for_weight else None
+        return grad_x, grad_weight, rows.sum(0) if for_bias else None
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None, after: str = "none") -> Tensor:
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, after, [], "")
     return found
 
 
@@ -82,10 +104,10 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     return (
         x.numel() * weight.shape[0] >= _LARGE
         and prefers_onednn()
+        and x.dim() > 1
         and x.dtype == weight.dtype == torch.float32
         and x.device.type == weight.device.type == "cpu"
-        and not torch.is_grad_enabled()
-        and torch.backends.mkldnn.enabled
+        and bool(torch.backends.mkldnn.enabled)
         and _is_plain(x, weight)
     )
 
@@ -94,8 +116,12 @@ def _is_plain(*tensors: Tensor) -> bool:
     """Whether these are tensors and nothing more, and nothing stands between them and their kernels."""
     functorch: Any = torch._C._functorch
     return (
-        all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
+        not torch.compiler.is_compiling()
+        and all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
         and functorch.peek_interpreter_stack() is None
+        and torch._C._len_torch_function_stack() == 0
         and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._get_tracing_state() is None
         and not torch.is_autocast_enabled("cpu")
+        and torch.autograd.forward_ad._current_level < 0
     )

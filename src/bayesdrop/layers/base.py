@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bayesdrop.errors import must, must_be_flag, must_be_module, real_number, real_numbers
 from bayesdrop.functional import bernoulli_dropout_kl
 from bayesdrop.functional.learned_kl import square_sum
+from bayesdrop.functional.products import linear
 from bayesdrop.layers.weights import (
     WeightLayer,
     apply_weights,
@@ -20,6 +21,7 @@ from bayesdrop.layers.weights import (
     check_layer,
     fan_in,
     is_batched,
+    is_plain_linear,
     like_words,
     num_units,
     of_words,
@@ -125,6 +127,8 @@ class StochasticLayer(StochasticModule):
 
     def mapped(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """The wrapped layer itself."""
+        if self.training and is_plain_linear(self.layer):
+            return linear(x, self.layer.weight, bias_of(self.layer))
         out: Tensor = self.layer(x) if output_size is None else self.layer(x, list(output_size))
         return out
 
