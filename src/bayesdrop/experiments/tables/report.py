@@ -107,7 +107,8 @@ def make_rows(board: Board, missing: Sequence[str]) -> Iterator[Row]:
 def _rank_rows(board: Board, group: str) -> Iterator[Row]:
     for metric in METRICS.values():
         tables = board.group(group, metric.kind)
-        if not metric.better or not tables:
+        told_before = group.endswith("UCI") and tables == board.group("kept aside", metric.kind)
+        if not metric.better or not tables or told_before:
             continue
         for name, rank in board.ranked(tables, metric.key).items():
             note = f"{rank.low:.2f} to {rank.high:.2f} over resampled tables; {rank.tables} tables"
