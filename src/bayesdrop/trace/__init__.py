@@ -1,4 +1,4 @@
-"""Passes of a model: where it is random, its noise held, what it does written down."""
+"""Passes of a model: its sites of randomness, the noise held for them, and tapes of what was done with it."""
 
 from bayesdrop.trace.draw import Draw, active_draw, recorded
 from bayesdrop.trace.function import FunctionDraw, RowDraw
