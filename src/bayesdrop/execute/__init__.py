@@ -1,4 +1,4 @@
-"""Running what was recorded or read, for many draws at once."""
+"""Running a tape, or a network that was read off its modules, for many draws at once."""
 
 from bayesdrop.execute.perceptron import Perceptron, PreparedPerceptron
 from bayesdrop.execute.plan import WAYS, Plan, Runner

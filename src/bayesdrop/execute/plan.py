@@ -1,4 +1,4 @@
-"""How the draws of one batch are run, chosen by shapes and rates; and running them."""
+"""Choosing, by shapes and rates, how the draws of one batch are run; and running them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["CACHE_BYTES", "WAYS", "Plan", "Runner"]
 
 #: the plans that a user may ask for
 WAYS = ("stacked", "kept units", "loop", "whole model")
-#: what a chunk of draws may touch while it stays in the processor's cache
+#: bytes that a chunk of draws may use and stay in the processor's cache
 CACHE_BYTES = 2 * 2**20
 # Costs in nanoseconds on one core: only their ratios matter, and only for the choice of a plan.
 _CALL = 6_000.0  # one torch function from Python
@@ -44,13 +44,13 @@ _GATHERED = 0.8  # one element of a gathered column
 
 @dataclass(frozen=True)
 class Plan:
-    """What was done with one batch.
+    """How the draws of a batch are run.
 
     Attributes:
         way: "stacked", "kept units", "loop", or "whole model".
         chunk: draws run at a time.
-        prefix: whether what does not depend on noise was run once.
-        why: a few words.
+        prefix: whether the part of the model that does not depend on noise runs only once.
+        why: the reason for this way, in a few words.
     """
 
     way: str
@@ -67,15 +67,15 @@ class Plan:
 
 
 class Runner:
-    """Runs any draws of a batch that was recorded or read.
+    """Runs any draws of a batch, from its tape or reading.
 
     Args:
         work: the part of the pass that depends on noise.
         source: where noise comes from.
-        suffix: added to every site's name (rows with noise of their own).
-        num_draws: how many draws will be asked for, in all.
+        suffix: added to every site's key, where each row has its own noise.
+        num_draws: how many draws will be wanted in all.
         max_memory: bytes that a chunk may take; None for what stays in cache.
-        way: a plan to use whatever it costs, for tests and benchmarks.
+        way: the way to use, whatever it costs; None to choose the cheapest.
         most: the most draws to run at a time.
     """
 
@@ -186,7 +186,7 @@ class Runner:
         return made.to(device=leaf.device, dtype=leaf.dtype)
 
     def _step_back(self, error: Exception) -> None:
-        """After a failure, something plainer: smaller chunks, then one draw at a time."""
+        """After a failure, choose a simpler plan: smaller chunks, then one draw at a time."""
         memory = isinstance(error, MemoryError) or "alloc" in str(error) or "out of memory" in str(error)
         if memory and self.plan.chunk > 1:
             self.plan = Plan(self.plan.way, self.plan.chunk // 2, True, "less memory than hoped")
@@ -197,7 +197,7 @@ class Runner:
 
 
 def _without_fallback() -> Callable[[], Any]:
-    """A batching rule that does not exist would be run as a slow loop: rather fail."""
+    """Make vmap fail, instead of running a slow loop, where torch has no batching rule."""
     functorch: Any = torch._C._functorch
     before = functorch._is_vmap_fallback_enabled()
     functorch._set_vmap_fallback_enabled(False)
@@ -217,7 +217,7 @@ def _vmapped(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _keep_share(leaf: Leaf, source: NoiseSource) -> float:
-    """Share of units that are not dropped; from the first draw where it is not told."""
+    """Share of units that are not dropped: 1 - p for a mask, else counted in the first draw."""
     if type(leaf.sample) is KeepNoise and leaf.sample.p.dim() == 0:
         return 1 - leaf.sample.p.item()
     noise = source.rows(leaf.key, 0, 1, leaf.shape, leaf.sample)
@@ -239,7 +239,7 @@ def _work(tape: Tape) -> float:
 
 
 def _multiply_adds(op: Op) -> int:
-    """Of one element of the result."""
+    """Multiply-adds for one element of the result, roughly."""
     weights = [a for a in op.args if isinstance(a, Tensor) and a.dim() >= 2]
     if op.name == "_split_convolution":
         return math.prod(weights[0].shape[1:])
