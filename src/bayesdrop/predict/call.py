@@ -288,7 +288,7 @@ def _summed(joints: list[list[float]]) -> Tensor | None:
 
 
 def _own_rows(ranks: Ranks, x: Any, targets: Tensor | None) -> tuple[Inputs, Tensor | None, int]:
-    """This process's rows of inputs and targets, and the number of its first row."""
+    """The rows of inputs and targets for this process, and the number of the first."""
     if not is_batch(x):
         raise TypeError(must("predict", "x", "tensors, to share their rows", type(x)))
     start, stop = ranks.part(num_rows(x))
