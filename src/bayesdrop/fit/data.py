@@ -15,18 +15,18 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from bayesdrop.errors import must, must_be_finite
 from bayesdrop.inputs import Inputs, num_rows, take_rows, to_device
 
-__all__ = ["Batch", "Batches", "Chosen", "PassedOn", "as_batches", "pieces"]
+__all__ = ["Batch", "Batches", "ChosenBatches", "WrappedBatches", "as_batches", "pieces"]
 
 Batch = tuple[Inputs, Tensor]
 
-#: values that are gathered at a time: few enough to stay in cache, many enough to spare calls
+#: numbers that are gathered at a time: few enough to stay in cache, many enough to save calls
 _GATHERED = 2**18
 
 
 class Batches(ABC):
     """A data set that gives its rows in minibatches, on the model's device."""
 
-    #: N where it is known
+    #: N; None if it is not known
     num_rows: int | None = None
 
     @abstractmethod
@@ -35,18 +35,18 @@ class Batches(ABC):
 
     @abstractmethod
     def in_order(self) -> Iterator[Batch]:
-        """All rows once, without gradients in mind: batches may be larger."""
+        """All rows once, in order, for passes without gradients: batches may be larger."""
 
     @abstractmethod
     def description(self) -> dict[str, Any]:
-        """What tells this data from other data, as far as it can be told cheaply."""
+        """What distinguishes this data from other data, as far as that is cheap to find."""
 
     @abstractmethod
     def num_batches(self) -> int | None:
         """Minibatches of an epoch; None if that is not known."""
 
     def generators(self) -> dict[str, torch.Generator]:
-        """Random generators of the data's own."""
+        """The random generators of the data, with their names."""
         return {}
 
 
@@ -60,11 +60,11 @@ class RowBatches(Batches):
         """A minibatch of these rows."""
 
 
-class PassedOn(Batches):
-    """The minibatches of others, for subclasses to change on their way.
+class WrappedBatches(Batches):
+    """The minibatches of another object, which subclasses change.
 
     Args:
-        batches: where they come from.
+        batches: that object.
     """
 
     def __init__(self, batches: Batches) -> None:
@@ -87,12 +87,12 @@ class PassedOn(Batches):
         return self._batches.generators()
 
 
-class Chosen(PassedOn):
+class ChosenBatches(WrappedBatches):
     """Minibatches of rows that a function chooses.
 
     Args:
-        batches: of the data; its rows are counted from 0.
-        choose: from the epoch, counted from 1, to the rows of one minibatch after another.
+        batches: the data; its rows are counted from 0.
+        choose: from the epoch, counted from 1, to the rows of its minibatches, one after another.
     """
 
     def __init__(self, batches: Batches, choose: Callable[[int], Iterable[Any]]) -> None:
@@ -130,7 +130,7 @@ class Chosen(PassedOn):
 
 
 def pieces(x: Inputs, y: Tensor, count: int) -> Iterator[tuple[Inputs, Tensor, float]]:
-    """A minibatch in `count` pieces, each with its share of the rows; fewer where there are too few rows."""
+    """A minibatch in `count` pieces, each with its share of the rows; fewer if there are too few rows."""
     if count == 1:
         yield x, y, 1.0
         return
@@ -143,14 +143,14 @@ def pieces(x: Inputs, y: Tensor, count: int) -> Iterator[tuple[Inputs, Tensor, f
 def as_batches(
     data: Any, argument: str, *, batch_size: int | None, seed: int, device: torch.device
 ) -> Batches:
-    """Minibatches of (x, y) tensors, of a `Dataset`, or those of a `DataLoader` as it is.
+    """Minibatches of (x, y) tensors or of a `Dataset`, or those of a `DataLoader`.
 
     Args:
-        data: what the user passed.
-        argument: under which name.
-        batch_size: rows of a minibatch; None for all, in their order. A `DataLoader` has its own.
+        data: the user's data.
+        argument: its name in errors.
+        batch_size: rows of a minibatch; None for all rows, in their order. A `DataLoader` has its own.
         seed: of the order.
-        device: where the batches are wanted.
+        device: the model's, where the batches are put.
     """
     if isinstance(data, DataLoader):
         return _LoaderBatches(data, argument, device)
@@ -168,7 +168,7 @@ def as_batches(
 
 
 def _bounds(rows: int, batch_size: int) -> list[tuple[int, int]]:
-    """Where minibatches start and stop; a single last row, which BatchNorm refuses, joins its neighbours."""
+    """Where minibatches start and stop. A single last row, which BatchNorm refuses, joins the batch before."""
     starts = list(range(0, rows, batch_size))
     if len(starts) > 1 and batch_size > 1 and rows - starts[-1] == 1:
         starts.pop()
@@ -180,7 +180,7 @@ def _order(rows: int, seed: int, epoch: int) -> Tensor:
 
 
 class _TensorBatches(RowBatches):
-    """Minibatches of tensors, indexed directly: for small networks a loader costs more than a step."""
+    """Minibatches of tensors, indexed without a loader, which costs more than a step of a small network."""
 
     def __init__(
         self, x: Any, y: Tensor, argument: str, batch_size: int | None, seed: int, device: torch.device
