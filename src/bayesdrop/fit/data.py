@@ -168,7 +168,7 @@ def as_batches(
 
 
 def _bounds(rows: int, batch_size: int) -> list[tuple[int, int]]:
-    """Where minibatches start and stop. A single last row, which BatchNorm refuses, joins the batch before."""
+    """Where minibatches start and stop. A single last row, which BatchNorm refuses, joins its neighbours."""
     starts = list(range(0, rows, batch_size))
     if len(starts) > 1 and batch_size > 1 and rows - starts[-1] == 1:
         starts.pop()
