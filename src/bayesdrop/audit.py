@@ -1,4 +1,4 @@
-"""audit(): every source of randomness in a model, on or off, and why."""
+"""audit(): a list of every source of randomness in a model, whether it is on or off, and why."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Audit:
 
     @property
     def random(self) -> bool:
-        """Whether anything is on."""
+        """Whether any site is on."""
         return any(site.random for site in self.sites)
 
     @property
@@ -108,11 +108,11 @@ def _cells(site: Site) -> tuple[str, ...]:
 
 
 def audit(model: nn.Module, x: Inputs | Any = None, *, items: Items | None = None) -> Audit:
-    """Every source of randomness in a model: where, of what kind, at what rate, on or off and why.
+    """A list of every source of randomness in a model: its place, kind and rate, whether it is on, and why.
 
-    With inputs, one pass is run, and the list says what `predict` would do; modules with dropout that the
+    With inputs, one pass is run, and the list shows what `predict` would do; modules with dropout that the
     pass did not call are "not reached". Without inputs, the list comes from the modules and their code, and
-    a dropout that is called as a function can only be suspected.
+    a dropout that is called as a function is marked "?": only a pass shows whether it is on.
 
     Args:
         model: any `nn.Module`; nothing in it is changed.
@@ -128,7 +128,7 @@ def audit(model: nn.Module, x: Inputs | Any = None, *, items: Items | None = Non
     if not isinstance(model, nn.Module):
         raise TypeError(must("audit", "model", "an nn.Module", model))
     if isinstance(model, Likelihood):
-        raise TypeError(must("audit", "model", "a network, not what its outputs mean", model))
+        raise TypeError(must("audit", "model", "a network, not a likelihood", model))
     model = unwrapped(model)
     expected = tuple(_expected(model))
     if x is None:
@@ -165,7 +165,7 @@ def _ran(model: nn.Module, batch: Inputs) -> tuple[tuple[Site, ...], tuple[str, 
     notes = []
     if draw.foreign:
         names = ", ".join(dict.fromkeys(draw.foreign))
-        notes.append(f"the model draws numbers that no seed can hold: {names}")
+        notes.append(f"the model draws numbers that no seed can repeat: {names}")
     tensor = output if isinstance(output, torch.Tensor) else getattr(output, "logits", None)
     if isinstance(tensor, torch.Tensor) and any(site.random for site in sites):
         recorder.tape(tensor)
@@ -182,7 +182,7 @@ _NO_LAYER = "no layer after it"
 
 
 def _expected(model: nn.Module) -> Iterator[Site]:
-    """The sites that the modules of a model show without a pass."""
+    """The sites that can be read off the modules of a model, without a pass."""
     scripts: list[str] = []
     # A recurrent layer inside RecurrentDropout draws no noise itself.
     inner = {module.layer for module in model.modules() if isinstance(module, RecurrentDropout)}
@@ -223,7 +223,7 @@ def _single_rate(module: StochasticModule) -> float | None:
 
 
 def _functional(kind: type) -> Iterator[str]:
-    """Random functions of torch that the code of a class calls, itself or through a function it calls."""
+    """Random functions of torch that the code of a class calls, directly or through other functions."""
     seen: set[CodeType] = set()
     for owner in kind.__mro__:
         if owner is nn.Module or owner.__module__.startswith("torch.nn."):

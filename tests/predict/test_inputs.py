@@ -395,7 +395,7 @@ def test_numbers_of_numpy_in_a_forward_go_on_from_draw_to_draw() -> None:
             return self.drop(x) * 0 + float(np.random.rand())  # noqa: NPY002
 
     state = np.random.get_state()[1].copy()  # noqa: NPY002
-    with pytest.warns(UserWarning, match="no seed can hold"):
+    with pytest.warns(UserWarning, match="no seed can repeat"):
         draws = predict(Numpy(), X, num_draws=10).draws
     assert len(draws[:, 0, 0].unique()) == 10
     assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002

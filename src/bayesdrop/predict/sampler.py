@@ -292,7 +292,7 @@ def check_sites(model: nn.Module, sites: dict[str, Site], foreign: list[str], ow
         warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
     if foreign and model not in _UNHELD:
         _UNHELD.add(model)
-        message = f"{owner}: the model draws numbers that no seed can hold: {', '.join(foreign)}."
+        message = f"{owner}: the model draws numbers that no seed can repeat: {', '.join(foreign)}."
         warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
 
 
