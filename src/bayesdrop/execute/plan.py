@@ -28,7 +28,7 @@ from bayesdrop.operations import TABLE, canonical
 from bayesdrop.randomness import ProcessSwitch
 from bayesdrop.trace import Leaf, Op, Tape
 
-__all__ = ["CACHE_BYTES", "WAYS", "Plan", "Runner"]
+__all__ = ["CACHE_BYTES", "WAYS", "DrawPlan", "Runner"]
 
 #: the plans that a user may ask for
 WAYS = ("stacked", "kept units", "loop", "whole model")
@@ -43,7 +43,7 @@ _GATHERED = 0.8  # one element of a gathered column
 
 
 @dataclass(frozen=True)
-class Plan:
+class DrawPlan:
     """How the draws of a batch are run.
 
     Attributes:
@@ -125,25 +125,25 @@ class Runner:
 
     # choosing
 
-    def _chosen(self, num_draws: int, max_memory: int | None, way: str | None) -> Plan:
+    def _chosen(self, num_draws: int, max_memory: int | None, way: str | None) -> DrawPlan:
         chunk = self._chunk_size(num_draws, max_memory)
         if way is not None:
-            return Plan(way, 1 if way == "loop" else chunk, True, "as asked")
+            return DrawPlan(way, 1 if way == "loop" else chunk, True, "as asked")
         if num_draws == 1:
-            return Plan("loop" if self.net is None else "stacked", 1, True, "there is one draw")
+            return DrawPlan("loop" if self.net is None else "stacked", 1, True, "there is one draw")
         if self.net is not None:
             return self._perceptron_plan(self.net, num_draws, chunk)
         work = _work(self.tape) / max(1, len(self.tape.ops))
         if work < 4 * _CALL and num_draws > 2 and not self.tape.mutates:
-            return Plan("stacked", chunk, True, "each draw is small")
-        return Plan("loop", 1, True, "each draw is large")
+            return DrawPlan("stacked", chunk, True, "each draw is small")
+        return DrawPlan("loop", 1, True, "each draw is large")
 
     def _chunk_size(self, num_draws: int, max_memory: int | None) -> int:
         limit = CACHE_BYTES if max_memory is None else min(CACHE_BYTES, max_memory)
         size = max(1, min(num_draws, 128, limit // max(1, self.per_draw)))
         return 64 if 32 <= size < num_draws else size
 
-    def _perceptron_plan(self, net: Perceptron, num_draws: int, chunk: int) -> Plan:
+    def _perceptron_plan(self, net: Perceptron, num_draws: int, chunk: int) -> DrawPlan:
         rows = net.start.shape[0]
         mac = _FAST_MAC if prefers_onednn() else _MAC
         stacked = kept = 0.0
@@ -159,10 +159,10 @@ class Runner:
             kept += rows * k * o * mac + o * inputs * 0.15 + o * k * _GATHERED + 5 * _CALL
         stacked += len(net.steps) * _CALL * 1.5 / max(1, chunk)
         if kept < stacked:
-            return Plan(
+            return DrawPlan(
                 "kept units", max(1, min(num_draws, 64)), True, "a shared mask drops units for all rows"
             )
-        return Plan("stacked", chunk, True, "draws in one batched product")
+        return DrawPlan("stacked", chunk, True, "draws in one batched product")
 
     # running
 
@@ -171,7 +171,7 @@ class Runner:
         if self.net is not None and self.plan.way == "kept units":
             if self.net.is_two_valued(noise):
                 return torch.stack([self.net.kept(noise, draw) for draw in range(size)])
-            self.plan = Plan("stacked", self._chunk_size(size, None), True, "its noise has no zeros")
+            self.plan = DrawPlan("stacked", self._chunk_size(size, None), True, "its noise has no zeros")
         if self.net is not None and self.plan.way == "stacked":
             return self.net.stacked(noise)
         ordered = [noise[leaf.index] for leaf in self.tape.leaves]
@@ -189,9 +189,11 @@ class Runner:
         """After a failure, choose a simpler plan: smaller chunks, then one draw at a time."""
         memory = isinstance(error, MemoryError) or "alloc" in str(error) or "out of memory" in str(error)
         if memory and self.plan.chunk > 1:
-            self.plan = Plan(self.plan.way, self.plan.chunk // 2, True, "less memory than hoped")
+            self.plan = DrawPlan(self.plan.way, self.plan.chunk // 2, True, "less memory than hoped")
         elif self.plan.way == "stacked" and self.net is None:
-            self.plan = Plan("loop", 1, True, f"draws cannot be stacked ({str(error).splitlines()[0][:80]})")
+            self.plan = DrawPlan(
+                "loop", 1, True, f"draws cannot be stacked ({str(error).splitlines()[0][:80]})"
+            )
         else:
             raise error
 

@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bayesdrop.errors import is_one_of, must, real_number, whole_number
-from bayesdrop.fit.data import Batch, Batches, WrappedBatches
+from bayesdrop.fit.data import Batches, TrainingBatch, WrappedBatches
 from bayesdrop.inputs import num_rows
 
 __all__ = ["Augment", "Augmented", "RandomCrop", "RandomFlip", "checked_augment"]
 
 #: from a batch and a seeded generator to a batch of as many rows
-Augment = Callable[[Any, Tensor, torch.Generator], Batch]
+Augment = Callable[[Any, Tensor, torch.Generator], TrainingBatch]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RandomFlip:
         if not is_one_of(self.direction, ("horizontal", "vertical")):
             raise ValueError(must("RandomFlip", "direction", "'horizontal' or 'vertical'", self.direction))
 
-    def __call__(self, x: Any, y: Tensor, generator: torch.Generator) -> Batch:
+    def __call__(self, x: Any, y: Tensor, generator: torch.Generator) -> TrainingBatch:
         """Images (N, ..., H, W), and labels (N,) or label maps (N, ..., H, W)."""
         has_maps = _has_maps("RandomFlip", x, y)
         chosen = torch.rand(x.shape[0], generator=generator) < self.p
@@ -80,7 +80,7 @@ class RandomCrop:
         assert isinstance(self.size, tuple)
         return self.size
 
-    def __call__(self, x: Any, y: Tensor, generator: torch.Generator) -> Batch:
+    def __call__(self, x: Any, y: Tensor, generator: torch.Generator) -> TrainingBatch:
         """Images (N, ..., H, W), and labels (N,) or label maps (N, ..., H, W)."""
         has_maps = _has_maps("RandomCrop", x, y)
         height, width = self._window
@@ -150,7 +150,7 @@ class Augmented(WrappedBatches):
         super().__init__(batches)
         self._steps, self._seed = steps, seed
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         for place, batch in enumerate(self._batches.epoch(epoch)):
             # The spawn key makes these numbers independent of those for the order of rows.
             key = np.random.SeedSequence((self._seed, epoch, place), spawn_key=(1,))
@@ -167,7 +167,7 @@ class Augmented(WrappedBatches):
         return {**super().description(), "augment": names}
 
 
-def _checked(batch: Any, rows: int) -> Batch:
+def _checked(batch: Any, rows: int) -> TrainingBatch:
     is_pair = isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], Tensor)
     if not is_pair:
         raise TypeError(must("fit", "augment", "a function that gives (x, y)", type(batch)))

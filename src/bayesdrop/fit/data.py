@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from bayesdrop.errors import must, must_be_finite
 from bayesdrop.inputs import Inputs, num_rows, take_rows, to_device
 
-__all__ = ["Batch", "Batches", "ChosenBatches", "WrappedBatches", "as_batches", "pieces"]
+__all__ = ["Batches", "ChosenBatches", "TrainingBatch", "WrappedBatches", "as_batches", "pieces"]
 
-Batch = tuple[Inputs, Tensor]
+TrainingBatch = tuple[Inputs, Tensor]
 
 #: numbers that are gathered at a time: few enough to stay in cache, many enough to save calls
 _GATHERED = 2**18
@@ -30,11 +30,11 @@ class Batches(ABC):
     num_rows: int | None = None
 
     @abstractmethod
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         """The minibatches of one epoch of training, shuffled."""
 
     @abstractmethod
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         """All rows once, in order, for passes without gradients: batches may be larger."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class RowBatches(Batches):
     num_rows: int
 
     @abstractmethod
-    def rows(self, chosen: Tensor) -> Batch:
+    def rows(self, chosen: Tensor) -> TrainingBatch:
         """A minibatch of these rows."""
 
 
@@ -71,10 +71,10 @@ class WrappedBatches(Batches):
         self._batches = batches
         self.num_rows = batches.num_rows
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         return self._batches.epoch(epoch)
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         return self._batches.in_order()
 
     def description(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class ChosenBatches(WrappedBatches):
         self._last = batches.num_rows - 1
         self._choose = choose
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         empty = True
         for rows in self._choose(epoch):
             empty = False
@@ -202,7 +202,7 @@ class _TensorBatches(RowBatches):
         self._in_order = batch_size is None
         self._row_size = max(1, sum(part.numel() for part in parts.values()) // rows)
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         if self._in_order:
             yield self._placed(self._x, self._y)
             return
@@ -218,20 +218,20 @@ class _TensorBatches(RowBatches):
                 rows = slice(start - base, stop - base)
                 yield take_rows(x, rows), y[rows]
 
-    def rows(self, chosen: Tensor) -> Batch:
+    def rows(self, chosen: Tensor) -> TrainingBatch:
         chosen = chosen.to(self._y.device)
         return self._placed(take_rows(self._x, chosen), self._y[chosen])
 
     def num_batches(self) -> int:
         return len(_bounds(self.num_rows, self._batch_size))
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         size = max(self._batch_size, min(4096, _GATHERED // self._row_size))
         for start in range(0, self.num_rows, size):
             rows = slice(start, start + size)
             yield self._placed(take_rows(self._x, rows), self._y[rows])
 
-    def _placed(self, x: Inputs, y: Tensor) -> Batch:
+    def _placed(self, x: Inputs, y: Tensor) -> TrainingBatch:
         return to_device(x, self._device), y.to(self._device)
 
     def description(self) -> dict[str, Any]:
@@ -255,17 +255,17 @@ class _DatasetBatches(RowBatches):
             data, "__getitems__", lambda rows: [data[row] for row in rows]
         )
 
-    def _batches(self, order: list[int]) -> Iterator[Batch]:
+    def _batches(self, order: list[int]) -> Iterator[TrainingBatch]:
         for start, stop in _bounds(self.num_rows, self._batch_size):
             yield self._collated(order[start:stop])
 
-    def _collated(self, rows: list[int]) -> Batch:
+    def _collated(self, rows: list[int]) -> TrainingBatch:
         return _checked_pair(default_collate(self._fetch(rows)), self._argument, self._device)
 
-    def rows(self, chosen: Tensor) -> Batch:
+    def rows(self, chosen: Tensor) -> TrainingBatch:
         return self._collated(chosen.tolist())
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         if self._in_order:
             return self.in_order()
         return self._batches(_order(self.num_rows, self._seed, epoch).tolist())
@@ -273,7 +273,7 @@ class _DatasetBatches(RowBatches):
     def num_batches(self) -> int:
         return len(_bounds(self.num_rows, self._batch_size))
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         return self._batches(list(range(self.num_rows)))
 
     def description(self) -> dict[str, Any]:
@@ -286,7 +286,7 @@ class _LoaderBatches(Batches):
     def __init__(self, loader: DataLoader[Any], argument: str, device: torch.device) -> None:
         self._loader, self._argument, self._device = loader, argument, device
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         return self.in_order()
 
     def num_batches(self) -> int | None:
@@ -295,7 +295,7 @@ class _LoaderBatches(Batches):
         except TypeError:
             return None
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         empty = True
         for batch in self._loader:
             empty = False
@@ -316,7 +316,7 @@ class _LoaderBatches(Batches):
         return {name: value for name, value in found.items() if isinstance(value, torch.Generator)}
 
 
-def _checked_pair(batch: Any, argument: str, device: torch.device) -> Batch:
+def _checked_pair(batch: Any, argument: str, device: torch.device) -> TrainingBatch:
     if not (isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], Tensor)):
         raise TypeError(must("fit", argument, "a source of (x, y) pairs", type(batch)))
     return to_device(batch[0], device), batch[1].to(device)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.fit.data import Batch, WrappedBatches
+from bayesdrop.fit.data import TrainingBatch, WrappedBatches
 from bayesdrop.inputs import Inputs, each_part
 
 __all__ = ["ChannelsLast", "laid_out"]
@@ -19,10 +19,10 @@ __all__ = ["ChannelsLast", "laid_out"]
 class ChannelsLast(WrappedBatches):
     """The same minibatches, with images (N, C, H, W) laid out with their channels last."""
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         return ((_channels_last(x), y) for x, y in self._batches.epoch(epoch))
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         return ((_channels_last(x), y) for x, y in self._batches.in_order())
 
 

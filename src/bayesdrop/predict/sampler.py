@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from bayesdrop.errors import NoRandomness, is_one_of, must
-from bayesdrop.execute import Plan, Reading, Runner, read
+from bayesdrop.execute import DrawPlan, Reading, Runner, read
 from bayesdrop.inputs import Inputs, arguments, structure_of
 from bayesdrop.noise import NoiseSource, PixelSource
 from bayesdrop.randomness import OwnNumbers, is_alone
@@ -123,7 +123,7 @@ class DrawSampler:
         self.selection = Selection(include, exclude)
         self.selection.check(model)
         self.source = source
-        self.plan: Plan | None = None
+        self.plan: DrawPlan | None = None
         self.sites: dict[str, Site] = {}
         self._options: dict[str, Any] = {
             "seed": seed,
@@ -244,7 +244,7 @@ class DrawSampler:
         self, batch: Inputs, rows: int, place: dict[str, Any], draws: range, why: str
     ) -> Iterator[Tensor]:
         """Draws from the model itself."""
-        self.plan = Plan("whole model", 1, False, why)
+        self.plan = DrawPlan("whole model", 1, False, why)
         self._study(batch)
 
         def run(index: int) -> tuple[Draw, None, Any]:

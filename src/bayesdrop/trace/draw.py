@@ -24,7 +24,7 @@ from bayesdrop.inputs import structure_of, tensors_in
 from bayesdrop.operations import name_of, written_by
 from bayesdrop.randomness import ProcessSwitch, SeedWatch, global_states, have_moved, is_alone
 from bayesdrop.trace.handlers import Arguments, Keywords, handler_of, is_random_function
-from bayesdrop.trace.held import Findings, HeldNoise, RowAxis, check_groups
+from bayesdrop.trace.held import HeldNoise, ModelFindings, RowAxis, check_groups
 from bayesdrop.trace.isolate import OPEN, RUNNING, PassState, Subject, may_keep_tensors
 from bayesdrop.trace.sites import HeldFlag, Site, compares_flag, flags_kept, needs_no_watching
 from bayesdrop.trace.tape import Recorder, memory_of
@@ -62,7 +62,7 @@ class Draw:
         self,
         model: nn.Module,
         noise: HeldNoise,
-        find_out: Callable[[tuple[Any, Any]], Findings] | None = None,
+        find_out: Callable[[tuple[Any, Any]], ModelFindings] | None = None,
     ) -> None:
         self.model = model
         self.noise = noise

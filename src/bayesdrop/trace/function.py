@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from bayesdrop.trace.draw import Draw
-from bayesdrop.trace.held import Findings, HeldNoise
+from bayesdrop.trace.held import HeldNoise, ModelFindings
 from bayesdrop.trace.isolate import Subject
 from bayesdrop.trace.probe import in_groups, probe
 
@@ -23,7 +23,7 @@ class _OpenDraw(Draw):
         super().__init__(model, noise, self._probed)
         self.seed, self.index, self.num_functions = noise.seed, noise.index, noise.num_functions
 
-    def _probed(self, inputs: tuple[Any, Any]) -> Findings:
+    def _probed(self, inputs: tuple[Any, Any]) -> ModelFindings:
         subject = Subject(self.model)
         found = probe(subject, inputs)
         return in_groups(subject, inputs, found) if self.noise.num_functions > 1 else found

@@ -23,9 +23,9 @@ from bayesdrop.trace.tape import Recorder
 
 __all__ = [
     "NOT_READY",
-    "Findings",
     "HeldNoise",
     "Layout",
+    "ModelFindings",
     "RowAxis",
     "cannot_group",
     "check_groups",
@@ -157,7 +157,7 @@ def layout(
 
 
 @dataclass(frozen=True)
-class Findings:
+class ModelFindings:
     """What passes without noise have shown of a model; see `bayesdrop.trace.probe`.
 
     Attributes:
@@ -213,7 +213,7 @@ class HeldNoise:
         index: int | Sequence[int] = 0,
         selection: Selection | None = None,
         source: NoiseSource | None = None,
-        findings: Findings | None = None,
+        findings: ModelFindings | None = None,
         variational: bool = False,
         per_row: bool = False,
         offset: int = 0,

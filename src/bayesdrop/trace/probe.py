@@ -21,7 +21,7 @@ from bayesdrop.inputs import batch_rows, mapped, tensors_in
 from bayesdrop.noise import Sampler
 from bayesdrop.randomness import random_state_kept
 from bayesdrop.trace.draw import Draw
-from bayesdrop.trace.held import Findings, HeldNoise, Layout, RowAxis, row_axis
+from bayesdrop.trace.held import HeldNoise, Layout, ModelFindings, RowAxis, row_axis
 from bayesdrop.trace.isolate import Subject, copied_arguments
 from bayesdrop.trace.sites import Site, StochasticModule, is_chain
 
@@ -30,7 +30,7 @@ __all__ = ["in_groups", "probe", "script_sites", "settled"]
 Arguments = tuple[Any, Any]
 
 
-def probe(subject: Subject, inputs: Arguments, *, thorough: bool = True) -> Findings:
+def probe(subject: Subject, inputs: Arguments, *, thorough: bool = True) -> ModelFindings:
     """What a few passes of one or two rows show of a model. Nothing is changed, nor is the random state.
 
     Every call studies the model anew: a forward can read anything, so that findings may not hold later.
@@ -43,7 +43,7 @@ def probe(subject: Subject, inputs: Arguments, *, thorough: bool = True) -> Find
     """
     model = subject.model
     if is_chain(model):
-        return Findings(is_chain=True)
+        return ModelFindings(is_chain=True)
     scripts = script_sites(model)
     rows = batch_rows(inputs)
     with torch.no_grad(), random_state_kept():
@@ -58,11 +58,11 @@ def probe(subject: Subject, inputs: Arguments, *, thorough: bool = True) -> Find
             quiet = _noted(subject, sample, frozenset())
         trained, quiet, off = _training(subject, sample, quiet)
     shapes = {} if rows is None else quiet.shapes
-    found = Findings(trained, {}, (*off, *scripts), shapes, quiet.sets_flags)
+    found = ModelFindings(trained, {}, (*off, *scripts), shapes, quiet.sets_flags)
     return settled(subject, inputs, found) if thorough else found
 
 
-def settled(subject: Subject, inputs: Arguments, known: Findings) -> Findings:
+def settled(subject: Subject, inputs: Arguments, known: ModelFindings) -> ModelFindings:
     """The findings, with the place of the rows at every site."""
     rows = batch_rows(inputs)
     # With one row it does not matter where the row is.
@@ -73,7 +73,7 @@ def settled(subject: Subject, inputs: Arguments, known: Findings) -> Findings:
     return replace(known, rows=where, one_row={})
 
 
-def in_groups(subject: Subject, inputs: Arguments, known: Findings) -> Findings:
+def in_groups(subject: Subject, inputs: Arguments, known: ModelFindings) -> ModelFindings:
     """The findings, with the stochastic layers that get rows on axis 0, one row after another."""
     rows = batch_rows(inputs)
     if known.is_chain or rows is None:
@@ -129,7 +129,7 @@ class _Notes(HeldNoise):
     sees_all = True
 
     def __init__(self, model: nn.Module, trained: frozenset[str]) -> None:
-        super().__init__(model, findings=Findings(trained))
+        super().__init__(model, findings=ModelFindings(trained))
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.values: dict[str, Tensor] = {}
         self.given: dict[str, list[Tensor]] = {}
@@ -395,7 +395,7 @@ def _same_function(first: _Notes, second: _Notes) -> bool:
 # where the rows are
 
 
-def _row_axes(subject: Subject, inputs: Arguments, rows: int, known: Findings) -> dict[str, RowAxis]:
+def _row_axes(subject: Subject, inputs: Arguments, rows: int, known: ModelFindings) -> dict[str, RowAxis]:
     two = _attempt(subject, _rows(inputs, rows, [0, 0]), set(known.trained))
     if two is None:
         return {}  # the model takes one row at a time
