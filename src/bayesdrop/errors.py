@@ -228,7 +228,7 @@ def is_one_of(value: Any, options: Iterable[Any]) -> bool:
 
 @contextmanager
 def told_by(owner: str, *arguments: str) -> Iterator[None]:
-    """Errors that another library raises inside are raised anew, and name our owner and arguments."""
+    """Errors that another library raises inside are raised again, and name our owner and arguments."""
     try:
         yield
     except (ValueError, TypeError) as error:

@@ -73,7 +73,7 @@ def load_movielens_1m() -> ImplicitFeedback:
 def load_movielens_20m() -> Ratings:
     """20,000,263 ratings of 138,493 users and 26,744 films, downloaded (190 MB) if they are not there yet.
 
-    The archive is read anew every time, which takes some seconds.
+    The archive is read again every time, which takes some seconds.
 
     Terms: GroupLens; for research, with acknowledgement, not to be passed on.
     """

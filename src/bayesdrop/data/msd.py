@@ -40,7 +40,7 @@ class Plays:
 def load_msd() -> Plays:
     """48,373,586 triplets of 1,019,318 users and 384,546 songs, from a file that you provide.
 
-    It is not downloaded, as its checksum is not known. The archive is read anew every time, which takes
+    It is not downloaded, as its checksum is not known. The archive is read again every time, which takes
     minutes.
 
     Terms: The Echo Nest; for research, not commercial.

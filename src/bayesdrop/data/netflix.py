@@ -23,7 +23,7 @@ def load_netflix() -> Ratings:
     """100,480,507 ratings of 480,189 users and 17,770 films, from a folder that you provide.
 
     It is not downloaded. The folder `netflix` of a data folder has the files as they were published,
-    `mv_*.txt`, or joined to `combined_data_*.txt`, at any depth. They are read anew every time, which takes
+    `mv_*.txt`, or joined to `combined_data_*.txt`, at any depth. They are read again every time, which takes
     minutes.
 
     Terms: Netflix; for research, not to be passed on.

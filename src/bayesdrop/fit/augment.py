@@ -1,4 +1,4 @@
-"""Random crops and flips of training images, drawn anew for each image."""
+"""Random crops and flips of training images, a new one for each image."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def read_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
             more = f"; and {len(different) - 5} more" if len(different) > 5 else ""
             raise ValueError(
                 f"fit: the checkpoint {path} is from a run with other settings: {shown}{more}. "
-                "Pass resume=False to start anew and replace it, or another `checkpoint`."
+                "Pass resume=False to start again and replace it, or another `checkpoint`."
             )
         before = run.copy_state()
         try:

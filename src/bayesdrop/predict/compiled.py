@@ -53,7 +53,7 @@ def compile(
 ) -> Compiled:
     """A copy of a model, made ready for many predictions: `compiled(x)` is `predict(model, x, ...)`.
 
-    `predict` studies a model anew in every call, so that nothing it knows can be out of date. A compiled
+    `predict` studies a model again in every call, so that nothing it knows can be out of date. A compiled
     model keeps what was found: a copy of the model, the tape of its pass, the noise of all draws. Training
     the model further does not change what was compiled; compile it again. The draws are those of `predict`
     with the same seed, to rounding.

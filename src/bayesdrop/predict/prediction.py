@@ -340,7 +340,7 @@ class Prediction:
             n: how many samples.
             seed: of the choice of functions and of the noise.
             joint: True: `sample(n)[i]` uses one function for all rows, so that rows share what is uncertain
-                about the function. False: the function is chosen anew for every row, so that rows are
+                about the function. False: the function is chosen separately for every row, so that rows are
                 independent; the distribution of each row is the same. None: True if the draws are functions.
 
         Returns: (n, N, D), or labels (n, N, ...).

@@ -33,7 +33,7 @@ Arguments = tuple[Any, Any]
 def probe(subject: Subject, inputs: Arguments, *, thorough: bool = True) -> ModelFindings:
     """What a few passes of one or two rows show of a model. Nothing is changed, nor is the random state.
 
-    Every call studies the model anew: a forward can read anything, so that findings may not hold later.
+    Every call studies the model again: a forward can read anything, so that findings may not hold later.
 
     Args:
         subject: the model.

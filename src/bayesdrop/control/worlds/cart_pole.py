@@ -165,7 +165,12 @@ class CartPoleSwingUpVector(VectorEnv[Array, Array, Array]):
 
     Args:
         num_envs: how many worlds.
-        settings: as those of `CartPoleSwingUp`.
+        pole_length: as in `CartPoleSwingUp`.
+        noise_std: as in `CartPoleSwingUp`.
+        start_std: as in `CartPoleSwingUp`.
+        horizon: as in `CartPoleSwingUp`.
+        integrator: as in `CartPoleSwingUp`.
+        render_mode: as in `CartPoleSwingUp`.
     """
 
     metadata = {  # noqa: RUF012
