@@ -1,7 +1,7 @@
 """Networks read off their modules, without recording a pass: `nn.Sequential` of torch's own layers.
 
-What such a network does is known from its layers' settings. It is read again for every batch, with its weights
-and rates at that moment, so that nothing is kept that could go stale. A network with anything else in it (a
+What such a network does is known from its layers' settings. It is read again for every batch, with its
+weights and rates at that moment, so that nothing can be out of date. A network with anything else in it (a
 class of the user, a hook) is recorded instead.
 """
 

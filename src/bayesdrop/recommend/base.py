@@ -142,6 +142,8 @@ class Recommender(ABC):
     def draws(self, history: Any, num_draws: int = 20, *, seed: int = 0) -> NDArray[np.float32]:
         """(T, U, I) scores of T draws. The result is large: pass a few users at a time.
 
+        Draws are independent: each user has noise of their own, which depends on the place in the call.
+
         Args:
             history: `Interactions`, or lists of item ids, one for each user.
             num_draws: T.
@@ -167,7 +169,8 @@ class Recommender(ABC):
     ) -> Recommendations:
         """The k items of highest score for every user.
 
-        Items of a history that the model does not know are ignored; `known` counts the others.
+        Items of a history that the model does not know are ignored; `known` counts the others. Draws are
+        independent: each user has noise of their own, which depends on the place in the call.
 
         Args:
             history: `Interactions`, or lists of item ids, one for each user.
