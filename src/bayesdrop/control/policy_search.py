@@ -233,7 +233,10 @@ class PolicySearch:
     @torch.no_grad()
     def _judged(self, judge: Simulator, stack: PolicyStack, begun: Tensor, reward: Reward) -> Tensor:
         returns = judge.run(stack, begun).returns(reward).reshape(self.judges, stack.number)
-        return torch.nan_to_num(returns, nan=0.0).mean(0)
+        # An episode that overflows must not score higher than a finite one, also where returns are negative.
+        finite = returns[returns.isfinite()]
+        worst = min(0.0, float(finite.min())) if len(finite) else 0.0
+        return torch.nan_to_num(returns, nan=worst, posinf=worst).mean(0)
 
     def _simulator(self, model: DynamicsModel, particles: int, seed: int) -> Simulator:
         return Simulator(
