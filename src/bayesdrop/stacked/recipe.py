@@ -270,8 +270,9 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     # Few rows: every row is held out in turn. Many: some 1,400 are enough to choose by.
     folds = min(8 if small else 10 if rows < 20_000 else 20, max(2, rows))
     parts = min(folds, max(1, -(-1400 * folds // rows)))
+    scouts = 3 if parts >= 6 else 1
     return FitRecipe(
-        tuple(candidates), folds=folds, parts=parts, blocks=4 if parts > 1 else 6, scouts=3, tails=True
+        tuple(candidates), folds=folds, parts=parts, blocks=4 if parts > 1 else 6, scouts=scouts, tails=True
     )
 
 
