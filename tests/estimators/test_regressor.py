@@ -331,7 +331,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="1 sample"):
         DropoutRegressor(**SMALL).fit(x[:1], y[:1])
     with pytest.raises(ValueError, match="preset` must be one of 'default'"):
-        DropoutRegressor(preset="best").fit(x, y)
+        DropoutRegressor(preset="bestest").fit(x, y)
     with pytest.raises(ValueError, match="`noise` must be"):
         DropoutRegressor(noise="classes").fit(x, y)
     with pytest.raises(ValueError, match="`search` must be"):

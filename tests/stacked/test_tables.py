@@ -187,4 +187,4 @@ def test_recipes_that_make_no_sense_are_refused(options: dict[str, Any], message
     with pytest.raises(ValueError, match=message):
         recipe(**options)
     with pytest.raises(ValueError, match="one of 'default'"):
-        preset_recipe("best", 10, 2)
+        preset_recipe("bestest", 10, 2)

@@ -305,8 +305,13 @@ class TableFit:
         ranked = sorted(known, key=lambda pair: -pair[0])[: self.recipe.survivors]
         return [one for one in self.tried if any(one is kept for _, kept in ranked)]
 
-    def picks(self, trials: Sequence[Tried]) -> list[Tried]:
-        """Candidates of the blocks, each picked so as to make unseen rows most probable with those before."""
+    def picks(self, trials: Sequence[Tried] | None = None) -> list[Tried]:
+        """Candidates of the blocks, each picked so as to make unseen rows most probable with those before.
+
+        Args:
+            trials: to pick from; all that were tried if None.
+        """
+        trials = self.tried if trials is None else trials
         known = [(one, one.score) for one in trials if one.score is not None]
         known = [(one, score) for one, score in known if not bool(score.isnan().all())]
         if not known:
