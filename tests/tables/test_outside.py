@@ -211,11 +211,11 @@ def test_every_column_is_read_once_for_every_chunk(
     model: TableModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What predicting costs beyond the networks: nothing is fitted again."""
-    from bayesdrop.tables import prepare
+    from bayesdrop.tables import columns
 
     read = []
-    original = prepare.as_numbers
-    monkeypatch.setattr(prepare, "as_numbers", lambda *given: read.append(1) or original(*given))
+    original = columns.as_numbers
+    monkeypatch.setattr(columns, "as_numbers", lambda *given: read.append(1) or original(*given))
     stones(30).to_csv(tmp_path / "in.csv", index=False)
     score_file(model, open_table(tmp_path / "in.csv"), tmp_path / "out.csv", chunk_rows=10)
     assert len(read) == 3 * 2

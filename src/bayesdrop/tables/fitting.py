@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,12 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.errors import must
-from bayesdrop.tables.cells import Array, as_labels, as_numbers, missing_cells
+from bayesdrop.tables.cells import Array, as_labels, as_numbers, is_truth, missing_cells
 from bayesdrop.tables.deferral import SCORES, Rule, cross_checked, ranked
+from bayesdrop.tables.habits import Habits
 from bayesdrop.tables.judge import Judged, judge, measures
 from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.prepare import Preparer
-from bayesdrop.tables.schema import Schema, Task, check_target, infer_columns, infer_task, listed
+from bayesdrop.tables.schema import Schema, Task, check_target, infer_columns, infer_task, target_way
+from bayesdrop.tables.spelling import PLAIN
+from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
 
 __all__ = ["FitOptions", "FittedTable", "fit_table", "targets_of"]
 
@@ -41,6 +43,10 @@ class FitOptions:
         missing: texts that mean "missing".
         seed: of everything random.
         estimator: options of `DropoutRegressor` or `DropoutClassifier`.
+        keep: columns to use, even if they look like names of rows.
+        numbers: how numbers are written, by column, as {"price": "1.234,5"}; of all others under "".
+        dates: how dates are written, likewise, as {"": "31/03/2024"}.
+        schema: what a file says of the columns; `read_schema` reads one.
     """
 
     target: str
@@ -54,6 +60,10 @@ class FitOptions:
     missing: tuple[str, ...] = ()
     seed: int = 0
     estimator: dict[str, Any] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    dates: Mapping[str, str] = field(default_factory=dict)
+    schema: EditedSchema | None = None
 
     def __post_init__(self) -> None:
         if self.task not in ("auto", "regression", "classification"):
@@ -61,6 +71,16 @@ class FitOptions:
         for name in ("held_out", "level"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(must("fit", name, "in (0, 1)", getattr(self, name)))
+        said = {} if self.schema is None else self.schema.said
+        if said.get("target", self.target) != self.target:
+            what = f"must be that of the schema, {said['target']!r}; got {self.target!r}"
+            raise ValueError(f"fit: `target` {what}.")
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """All texts that mean "missing", those of the schema file too."""
+        said = () if self.schema is None else self.schema.said.get("missing_marks", ())
+        return tuple(dict.fromkeys((*self.missing, *said)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +97,7 @@ def fit_table(
     options: FitOptions,
     *,
     say: Callable[[str], None] = lambda line: None,
+    show: Callable[[Schema], None] | None = None,
     progress: bool = False,
 ) -> FittedTable:
     """Fit a table: hold rows out, learn columns and networks from the rest, try them, find thresholds.
@@ -85,6 +106,7 @@ def fit_table(
         frame: a pandas frame.
         options: how.
         say: is told every choice, a line each.
+        show: is given the schema before training; if None, `say` is told a line a column.
         progress: show bars.
     """
     rows = len(frame)
@@ -92,8 +114,11 @@ def fit_table(
     rule = options.rule.for_task(schema.task)
     fitted, held = _split(y, options.held_out, options.seed, schema.task)
     schema = _learned(frame, options, schema, fitted)
-    for line in schema.lines():
-        say(f"  {line}")
+    if show is not None:
+        show(schema)
+    else:
+        for line in schema.lines():
+            say(f"  {line}")
     prepare = Preparer(schema)
     # Both before training: a cell that cannot be read is found in seconds.
     inputs, tried = prepare(frame, rows=fitted), prepare(frame, rows=held)
@@ -139,9 +164,11 @@ def targets_of(frame: Any, schema: Schema, owner: str) -> tuple[Any, NDArray[Any
     if schema.target not in frame.columns:
         raise ValueError(f"{owner}: the target column {schema.target!r} must be there.")
     kept = frame[~missing_cells(frame[schema.target], schema.missing_marks)]
-    y, bad = _read_target(kept[schema.target], schema.task, schema.missing_marks, schema.number_labels)
+    y, bad = _read_target(kept[schema.target], schema, schema.missing_marks)
     if bad:
-        raise ValueError(f"{owner}: the target {schema.target!r} must be numbers.")
+        how = f" written as {schema.target_format}" if schema.target_format else ""
+        hint = "Another way to write them: --numbers."
+        raise ValueError(f"{owner}: the target {schema.target!r} must be numbers{how}. {hint}")
     return kept, _places(y, schema, owner)
 
 
@@ -149,13 +176,10 @@ def _with_target(
     frame: Any, options: FitOptions, say: Callable[[str], None]
 ) -> tuple[Any, NDArray[Any], Schema]:
     """Rows that have a target, the targets, and a schema without columns."""
-    names = list(frame.columns)
-    for name in (options.target, *options.categorical, *options.ignore):
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(names, 6)}."
-            raise ValueError(f"there is no column {name!r}. {hint}")
-    lacking = missing_cells(frame[options.target], options.missing)
+    names, marks = list(frame.columns), options.marks
+    check_known([options.target], names)
+    _wishes(frame, options)
+    lacking = missing_cells(frame[options.target], marks)
     kept = frame[~lacking] if lacking.any() else frame
     if len(kept) < _LEAST_ROWS:
         what = f"{len(kept)} of {len(frame)}" if lacking.any() else f"{len(frame)}"
@@ -163,32 +187,61 @@ def _with_target(
     if lacking.any():
         say(f"{int(lacking.sum()):,} rows have no target and are left out.")
     series = kept[options.target]
-    task, number_labels, why = infer_task(series, options.missing, options.task, len(kept))
-    say(f"Target {options.target}: {task}, {why}." + ("" if why == "as asked for" else " Else: --task."))
-    y, _ = _read_target(series, task, options.missing, number_labels)
+    said = {} if options.schema is None else options.schema.said
+    asked = said.get("task", "auto") if options.task == "auto" else options.task
+    way = options.numbers.get(options.target) or said.get("target_format") or options.numbers.get("", "")
+    if not way and asked != "classification":
+        way = target_way(series, marks, Habits(kept, marks))
+    task, number_labels, why = infer_task(series, marks, asked, len(kept), way)
+    way = way if task == "regression" and way != PLAIN else ""
+    written = f", written as {way}" if way else ""
+    say(
+        f"Target {options.target}: {task}, {why}{written}."
+        + ("" if why == "as asked for" else " Else: --task.")
+    )
+    schema = Schema(options.target, task, (), (), number_labels, marks, why, way)
+    y, _ = _read_target(series, schema, marks)
     classes: tuple[str, ...] = ()
     if task == "classification":
         # By value, then by digits: floats of large whole numbers may be equal.
         key = (lambda label: (float(label), label)) if number_labels else str
         classes = tuple(sorted(set(y.tolist()), key=key))
     check_target(options.target, task, y)
-    marks = tuple(options.missing)
-    return kept, y, Schema(options.target, task, (), classes, number_labels, marks, why)
+    if said.get("classes"):
+        if set(said["classes"]) != set(classes):
+            raise ValueError(
+                f"the classes must be those of the schema, {said['classes']}; got {list(classes)}."
+            )
+        classes = tuple(said["classes"])
+    return kept, y, replace(schema, classes=classes)
 
 
-def _read_target(series: Any, task: Task, marks: Collection[str], numbers: bool) -> tuple[NDArray[Any], bool]:
+def _wishes(frame: Any, options: FitOptions) -> dict[str, Any]:
+    return wishes_for(
+        list(frame.columns),
+        categorical=options.categorical,
+        ignore=options.ignore,
+        keep=options.keep,
+        numbers=options.numbers,
+        dates=options.dates,
+        edited=options.schema,
+    )
+
+
+def _read_target(series: Any, schema: Schema, marks: Collection[str]) -> tuple[NDArray[Any], bool]:
     """Numbers, or labels as texts; and whether a cell is none of them."""
-    if task == "classification":
-        return as_labels(series, marks, numbers=numbers), False
-    values, bad = as_numbers(series, marks)
+    if schema.task == "classification":
+        return as_labels(series, marks, numbers=schema.number_labels), False
+    values, bad = as_numbers(series, marks, schema.target_format or PLAIN)
     return values, bool(bad.any())
 
 
 def _learned(
     frame: Any, options: FitOptions, schema: Schema, rows: NDArray[np.int64] | None = None
 ) -> Schema:
-    asked = {"categorical": options.categorical, "ignore": options.ignore, "marks": options.missing}
-    return replace(schema, columns=infer_columns(frame, options.target, rows=rows, **asked))
+    asked: dict[str, Any] = {"categorical": (), "ignore": (), "marks": options.marks}
+    columns = infer_columns(frame, options.target, rows=rows, wishes=_wishes(frame, options), **asked)
+    return replace(schema, columns=columns)
 
 
 def _split(y: NDArray[Any], share: float, seed: int, task: Task) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -223,6 +276,10 @@ def _places(y: NDArray[Any], schema: Schema, owner: str = "the table") -> NDArra
     if schema.task == "regression":
         return y
     places = {label: place for place, label in enumerate(schema.classes)}
+    truths = {is_truth(label): label for label in schema.classes}
+    if truths.keys() == {True, False} and len(schema.classes) == 2:
+        # "yes" of one file is "True" of another.
+        y = np.array([truths.get(is_truth(str(label)), label) for label in y.tolist()], dtype=object)
     unknown = sorted({str(label) for label in y.tolist()} - set(places))
     if unknown:
         shown = ", ".join(map(repr, unknown[:5]))

@@ -26,7 +26,7 @@ from bayesdrop.metrics import (
     rmse,
 )
 from bayesdrop.predict import Prediction
-from bayesdrop.tables.cells import Array, Flags, as_labels, as_numbers, as_truths
+from bayesdrop.tables.cells import Array, Flags, as_labels
 from bayesdrop.tables.deferral import conformal_threshold
 from bayesdrop.tables.schema import Schema
 
@@ -251,17 +251,16 @@ def _cuts(frame: Any, schema: Schema) -> Iterator[tuple[str, Flags]]:
             for label in column.categories:
                 yield f"{column.name} = {label}", labels == label
             continue
-        values, _ = (as_numbers if column.kind == "numeric" else as_truths)(series, marks)
+        values, _ = column.read(series, marks)
         yield f"{column.name} missing", np.isnan(values)
         finite = values[np.isfinite(values)]
         distinct = np.unique(finite)
         if len(distinct) <= 6:
             for value in distinct:
-                shown = ("no", "yes")[int(value)] if column.kind == "boolean" else f"{value:g}"
-                yield f"{column.name} = {shown}", values == value
+                yield f"{column.name} = {column.shown(value, 6)}", values == value
             continue
         # Halves, since numbers may lie farther apart than the largest there is.
         edges = 2 * np.unique(np.quantile(0.5 * finite, [0, 0.25, 0.5, 0.75, 1]))
         for place, (low, high) in enumerate(itertools.pairwise(edges)):
             above = values >= low if place == 0 else values > low
-            yield f"{column.name} {low:.4g} to {high:.4g}", above & (values <= high)
+            yield f"{column.name} {column.shown(low)} to {column.shown(high)}", above & (values <= high)

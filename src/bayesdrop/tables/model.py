@@ -31,8 +31,8 @@ from bayesdrop.version import __version__
 
 __all__ = ["TableModel", "check_folder", "load_table_model", "save_table_model"]
 
-#: version 1 had no checksum of table.json
-_FORMAT, _VERSION = "bayesdrop-table-model", 2
+#: version 1 had no checksum of table.json, version 2 no dates and no ways to write numbers
+_FORMAT, _VERSION = "bayesdrop-table-model", 3
 _HELD = "bayesdrop-held-out"
 #: what a prediction needs, and what a person reads
 _NEEDED = ("schema.json", "model.safetensors", "held-out.safetensors")
@@ -208,15 +208,17 @@ def _damaged(path: Path, what: str) -> ValueError:
 def _schema(state: dict[str, Any]) -> Schema:
     """The schema of a file; every choice in it must be one that a fit makes."""
     schema = Schema.from_dict(state)
-    texts = [schema.target, schema.why_task, *schema.classes, *schema.missing_marks]
+    texts = [schema.target, schema.why_task, schema.target_format, *schema.classes, *schema.missing_marks]
     for column in schema.columns:
-        texts += [column.name, column.why, *column.categories, *column.rare]
-        numbers = type(column.marked) is bool and type(column.numbers) is bool and _is_number(column.fill)
+        texts += [column.name, column.why, column.format, *column.categories, *column.rare]
+        numbers = type(column.marked) is bool and type(column.numbers) is bool
+        numbers = numbers and _is_number(column.fill) and _is_number(column.last)
         if column.kind not in get_args(Kind) or not numbers:
             raise ValueError(f"column {column.name!r} of schema.json makes no sense")
     names = [column.name for column in schema.columns]
     if not all(isinstance(text, str) for text in texts) or len({*names, schema.target}) != len(names) + 1:
         raise ValueError("the names in schema.json make no sense")
+    schema.check_formats()
     if schema.task not in get_args(Task) or type(schema.number_labels) is not bool:
         raise ValueError("the task in schema.json makes no sense")
     return schema

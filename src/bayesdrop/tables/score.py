@@ -133,7 +133,9 @@ def score_file(
         progress: show a bar.
     """
     output = Path(output)
-    check_output(output, table.path, force=force)
+    # What comes from a pipe is no file that could be written over.
+    source = table.path if table.path.exists() else Path(os.devnull)
+    check_output(output, source, force=force)
     scored = Scored(extra=model.schema.check_names(table.names, str(table.path)))
     names = [f"{prefix}{name}" for name in prediction_names(model)]
     twice = [name for name in names if name in table.names]
