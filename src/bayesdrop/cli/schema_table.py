@@ -41,7 +41,7 @@ def print_inspection(found: Any) -> None:
     header = ("column", "kind", "read as", "missing", "values", "examples", "what becomes of it")
     _print(header, rows, right=(3, 4))
     for column in found.columns:
-        for warning in column.warnings:
+        for warning in (one for one in column.warnings if one != column.becomes):
             print(visible(f"Look at {column.name}: {warning}"))
 
 

@@ -231,7 +231,8 @@ def _plain(text: str) -> str:
 
 def _typed_numbers(series: Any) -> Array:
     values: Array = series.to_numpy(dtype=np.float64, na_value=np.nan)
-    return values
+    # A column of Arrow lends its memory, which nobody may write in.
+    return np.require(values, requirements="W")
 
 
 def _texts(series: Any) -> Texts:

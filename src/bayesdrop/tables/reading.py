@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -152,17 +153,21 @@ def _typed_frames(batches: Iterator[Any], schema: Any) -> Iterator[Any]:
 
 def _from_pipe(**options: str | None) -> TableFile:
     """Standard input, kept in a file that is gone with the table: some formats are read more than once."""
-    kept = tempfile.TemporaryDirectory(prefix="bayesdrop-")
-    plain = Path(kept.name) / "input"
-    with plain.open("wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-    path = plain.rename(plain.with_name(f"input{kind_of(plain) or '.csv'}"))
-    table = _from_file(path, Path("standard input"), **_all(options))
+    folder = Path(tempfile.mkdtemp(prefix="bayesdrop-"))
+    try:
+        plain = folder / "input"
+        with plain.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        path = plain.rename(folder / f"input{kind_of(plain) or '.csv'}")
+        table = _from_file(path, Path("standard input"), **_all(options))
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
 
     def frames(rows: int) -> Iterator[Any]:
-        assert kept is not None  # the file lives as long as this function
         return table.frames(rows)
 
+    weakref.finalize(frames, shutil.rmtree, folder, ignore_errors=True)
     return replace(table, frames=frames)
 
 

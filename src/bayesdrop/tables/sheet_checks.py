@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from bayesdrop.tables.unpacking import Refused
+
 __all__ = ["MOST_CELLS", "cell_name", "chosen_sheet", "refuse_merged", "refuse_uncomputed"]
 
 #: cells of a sheet that are read; a larger table is better kept as CSV or Parquet
@@ -28,20 +30,20 @@ def chosen_sheet(names: Sequence[str], asked: str | None, named: Path) -> int:
         return int(asked) - 1
     shown = ", ".join(f"{place} {name!r}" for place, name in enumerate(names[:20], 1)) or "none"
     if asked is None:
-        raise ValueError(f"{named} has {len(names)} sheets; say which with --sheet: {shown}.")
-    raise ValueError(f"{named} has no sheet {asked!r}. It has {shown}.")
+        raise Refused(f"{named} has {len(names)} sheets; say which with --sheet: {shown}.")
+    raise Refused(f"{named} has no sheet {asked!r}. It has {shown}.")
 
 
 def refuse_merged(named: Path, cells: str) -> NoReturn:
     """Say that merged cells cannot be read: only the first of them has a value."""
     hint = "Unmerge them, so that every cell has a value of its own."
-    raise ValueError(f"{named}: no cells of a table may be merged; {cells} are. {hint}")
+    raise Refused(f"{named}: no cells of a table may be merged; {cells} are. {hint}")
 
 
 def refuse_uncomputed(named: Path, cell: str) -> NoReturn:
     """Say that formulas are not computed here."""
     hint = "Open the file in a spreadsheet and save it, or put values in their place."
-    raise ValueError(f"{named}: cell {cell} is a formula without a value; formulas are not computed. {hint}")
+    raise Refused(f"{named}: cell {cell} is a formula without a value; formulas are not computed. {hint}")
 
 
 def cell_name(row: int, column: int) -> str:

@@ -8,12 +8,12 @@ import warnings
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bayesdrop.errors import MissingExtra, require
 from bayesdrop.tables.ods import ods_rows
 from bayesdrop.tables.sheet_checks import MOST_CELLS, chosen_sheet, refuse_merged, refuse_uncomputed
-from bayesdrop.tables.unpacking import Bomb, check_zip
+from bayesdrop.tables.unpacking import Bomb, Refused, check_zip
 
 __all__ = ["SHEETS", "read_sheet"]
 
@@ -38,21 +38,24 @@ def read_sheet(path: Path, named: Path, sheet: str | None) -> tuple[tuple[str, .
     check_zip(path, "an .xlsx file" if excel else "an .ods file")
     try:
         rows = _excel_rows(path, named, sheet) if excel else ods_rows(path, named, sheet)
-        return _table(rows, named)
-    except (MissingExtra, MemoryError, ValueError):
+    except (MissingExtra, MemoryError, Refused):
         raise
     except Exception as error:  # whatever is wrong in a file of another program's making
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        first: BaseException = error
+        while first.__cause__ is not None:
+            first = first.__cause__
+        said = " ".join(f"{type(first).__name__}: {first}".split())[:200]
         raise ValueError(f"{named} is damaged or not a sheet that can be read ({said}).") from error
+    return _table(rows, named)
 
 
 def _excel_rows(path: Path, named: Path, sheet: str | None) -> list[Row]:
     openpyxl = require("openpyxl", extra="sheets", owner="open_table")
     require("defusedxml", extra="sheets", owner="open_table")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), path.open("rb") as file:
         # Of styles and extensions that are none of our business.
         warnings.simplefilter("ignore")
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
         try:
             chosen = book.worksheets[chosen_sheet([one.title for one in book.worksheets], sheet, named)]
             # What a file says about its own size may be wrong.
@@ -67,7 +70,7 @@ def _excel_rows(path: Path, named: Path, sheet: str | None) -> list[Row]:
         finally:
             book.close()
         if any(cell is None for row in rows for cell in row):
-            _refuse_uncomputed(openpyxl, path, named, chosen.title, rows)
+            _refuse_uncomputed(openpyxl, file, named, chosen.title, rows)
     return rows
 
 
@@ -85,9 +88,9 @@ def _refuse_merged(path: Path, named: Path, part: str, rows: Sequence[Row]) -> N
             rest = text[-200:]
 
 
-def _refuse_uncomputed(openpyxl: Any, path: Path, named: Path, title: str, rows: Sequence[Row]) -> None:
+def _refuse_uncomputed(openpyxl: Any, file: BinaryIO, named: Path, title: str, rows: Sequence[Row]) -> None:
     """Raise where a cell is a formula whose value nobody has computed."""
-    book = openpyxl.load_workbook(path, read_only=True, keep_links=False)
+    book = openpyxl.load_workbook(file, read_only=True, keep_links=False)
     try:
         formulas = book[title]
         formulas.reset_dimensions()
@@ -139,7 +142,9 @@ def _typed(cells: Sequence[Any], arrow: Any) -> Any:
     """A column of one type where all cells are of one; of texts where they are not."""
     cells = [None if cell == "" else cell for cell in cells]
     kinds = {type(cell) for cell in cells if cell is not None}
-    if kinds and kinds <= {datetime.datetime, datetime.date}:
+    if not kinds:
+        return arrow.nulls(len(cells))
+    if kinds <= {datetime.datetime, datetime.date}:
         moments = [_moment(cell) for cell in cells]
         if all(moment is None or moment.time() == datetime.time() for moment in moments):
             return arrow.array([moment and moment.date() for moment in moments], arrow.date32())
@@ -148,7 +153,7 @@ def _typed(cells: Sequence[Any], arrow: Any) -> Any:
         return arrow.array(cells, arrow.bool_())
     if kinds == {int} and all(cell is None or -(2**63) <= cell < 2**63 for cell in cells):
         return arrow.array(cells, arrow.int64())
-    if kinds and kinds <= {int, float}:
+    if kinds <= {int, float}:
         return arrow.array([None if cell is None else float(cell) for cell in cells], arrow.float64())
     return arrow.array([None if cell is None else _text(cell) for cell in cells], arrow.string())
 

@@ -15,13 +15,17 @@ from typing import Any, BinaryIO
 
 from bayesdrop.errors import require
 
-__all__ = ["PACKED", "Bomb", "check_zip", "kind_of", "open_bytes"]
+__all__ = ["PACKED", "Bomb", "Refused", "check_zip", "kind_of", "open_bytes"]
 
 #: what a file may unpack to: up to this many bytes, and beyond so many times its own size
 LARGE, LARGEST_RATIO = 100_000_000, 200
 
 
-class Bomb(ValueError):
+class Refused(ValueError):
+    """A file of another program that cannot be read as a table, in a sentence of ours."""
+
+
+class Bomb(Refused):
     """A small file that unpacks to very much."""
 
 
