@@ -13,6 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 from bayesdrop.cli import build_app
+from bayesdrop.cli.schema_table import print_schema
 from bayesdrop.tables import load_table_model
 
 SMALL = ("--preset", "quick", "--hidden", "6", "--epochs", "2", "--draws", "8")
@@ -93,6 +94,14 @@ def test_a_model_scores_other_formats_and_spellings(folder: Path, tmp_path: Path
     assert "must be numbers written as 1234,5; got '" in result.stderr
     assert "Another way to write them: --numbers." in result.stderr
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_terminal_gets_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_schema(load_table_model(folder / "model").schema)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["column", "kind", "written", "as", "inputs", "what", "becomes", "of", "it"]
+    assert lines[3][:4] == ["Größe", "numeric", "1234,5", "1"]
+    assert lines[4][:4] == ["day", "date", "31.03.2024", "5"]
 
 
 def test_a_pipe_is_a_table(folder: Path, tmp_path: Path) -> None:

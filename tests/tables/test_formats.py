@@ -150,6 +150,12 @@ def test_a_file_that_is_something_else_is_refused(name: str, tmp_path: Path) -> 
         open_table(tmp_path / "a.csv")
 
 
+def test_a_header_may_begin_as_another_format_does(tmp_path: Path) -> None:
+    for name in ("PAR1", "BZh", "FEA1", "ARROW1", "PK"):
+        (tmp_path / "a.csv").write_text(f"{name},b\n1,2\n")
+        assert open_table(tmp_path / "a.csv").names == (name, "b")
+
+
 # bombs
 
 

@@ -33,7 +33,7 @@ def print_inspection(found: Any) -> None:
             column.how,
             f"{column.missing:,}",
             f"{column.values:,}",
-            ", ".join(column.examples),
+            "; ".join(column.examples),
             column.becomes,
         )
         for column in found.columns

@@ -234,7 +234,8 @@ def _fit(
         """A table for who looks on, lines for a file or a pipe."""
         if sys.stdout.isatty() and not quiet:
             print_schema(schema)
-        for line in () if sys.stdout.isatty() else schema.lines():
+            return
+        for line in schema.lines():
             say(f"  {line}")
 
     def read() -> Any:

@@ -80,11 +80,14 @@ def number_way(
     """
     if not is_text(series):
         return (None if bad.any() else PLAIN), ""
-    texts = present_texts(series, marks)
-    groups = number_ways(texts, plain=not bad.any())
+    plain = not bad.any()
+    # Of plain numbers the first with a point tells, most often.
+    cells = (str(cell).strip() for cell in series.to_numpy(dtype=object))
+    groups = number_ways(cells if plain else present_texts(series, marks), plain=plain)
     ambiguous = len(groups) > 1
     known = habits is not None and ambiguous and habits.decimal is not None
     way, assumed = choose(groups, habits.fits_number if known and habits is not None else None)
+    texts = present_texts(series, marks) if ambiguous else []
     if ambiguous and way is None:
         place = next(place for place, text in enumerate(texts) if "," in text)
         name, text, row = series.name, texts[place], int(series.index[place]) + 1

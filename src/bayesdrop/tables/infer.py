@@ -33,6 +33,7 @@ from bayesdrop.tables.spelling import (
     PLAIN,
     ZERO_ONE,
     choose,
+    date_like,
     date_ways,
     number_like,
     parse_date,
@@ -101,7 +102,7 @@ def _inferred(series: Any, marks: Collection[str], wish: Wish, habits: Habits | 
     cells = series[~missing]
     if not len(cells):
         return Column(name, "left out", categories=(MISSING,), why="all cells are missing")
-    _, bad = as_numbers(cells, marks, wish.numbers or PLAIN)
+    values, bad = as_numbers(cells, marks, wish.numbers or PLAIN)
     if kind == "category":
         numbers = not bad.any()
         labels = as_labels(series, marks, numbers=numbers)
@@ -111,31 +112,28 @@ def _inferred(series: Any, marks: Collection[str], wish: Wish, habits: Habits | 
     if type_of(series) == "clocks":
         why = "times of a day and durations are not used; make a number of them first"
         return Column(name, "left out", why=why)
-    truths, not_truth = as_truths(cells, marks)
-    boolean = type_of(series) == "truths" or (bool(bad.any()) and not not_truth.any())
-    if kind == "boolean":
-        if not_truth.any():
-            raise ValueError(f"column {name!r} must be true or false; got {first_bad(cells, not_truth)}.")
-        boolean = True
-    if kind != "numeric" and boolean:
-        return _filled(name, "boolean", truths, missing, series, marks)
-    return _number(series, cells, missing, marks, wish, habits, whole) or _text(
-        series, cells, bad, marks, wish, habits
-    )
+    if kind in (None, "boolean") and (kind or bad.any() or type_of(series) == "truths"):
+        truths, neither = as_truths(cells, marks)
+        if kind and neither.any():
+            raise ValueError(f"column {name!r} must be true or false; got {first_bad(cells, neither)}.")
+        if not neither.any():
+            return _filled(name, "boolean", truths, missing, series, marks)
+    found = _number(series, (cells, values, bad), missing, marks, wish, habits, whole)
+    return found or _text(series, cells, bad, marks, wish, habits)
 
 
 def _number(
     series: Any,
-    cells: Any,
+    read: tuple[Any, Array, Flags],
     missing: Flags,
     marks: Collection[str],
     wish: Wish,
     habits: Habits | None,
     whole: Any,
 ) -> Column | None:
-    """A column of numbers, or None."""
+    """A column of numbers, or None; `read` are the cells that are not missing, as plain numbers."""
+    cells, values, bad = read
     name, way, said = str(series.name), wish.numbers or PLAIN, ""
-    values, bad = as_numbers(cells, marks, way)
     if not wish.numbers:
         found, said = number_way(cells, bad, marks, habits)
         if found not in (None, PLAIN):
@@ -195,6 +193,8 @@ def _refuse_mixtures(name: str, cells: Any, texts: Sequence[str], bad: Flags, wi
         raise ValueError(
             f"column {name!r} is numbers{written} but for {first_bad(cells, wrong)}. {_MEND_OR_NAME}"
         )
+    if 2 * sum(map(date_like, texts)) <= len(texts):
+        return
     for way in DATES:
         wrong = as_days(cells, (), way)[1]
         if 2 * wrong.sum() < len(texts):

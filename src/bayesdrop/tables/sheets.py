@@ -19,7 +19,7 @@ __all__ = ["SHEETS", "read_sheet"]
 
 EXCEL = (".xlsx", ".xlsm")
 SHEETS = (*EXCEL, ".ods")
-_MERGED = re.compile(rb'<(?:\w+:)?mergeCell\b[^>]*\bref="([A-Z]{1,3}\d{1,7}):([A-Z]{1,3}\d{1,7})"')
+_MERGED = re.compile(rb'<(?:\w+:)?mergeCell\b[^>]*\bref=["\']([A-Z]{1,3}\d{1,7}):([A-Z]{1,3}\d{1,7})["\']')
 Row = Sequence[Any]
 
 
@@ -62,7 +62,7 @@ def _excel_rows(path: Path, named: Path, sheet: str | None) -> list[Row]:
             chosen.reset_dimensions()
             rows, cells = [], 0
             for row in chosen.iter_rows(values_only=True):
-                cells += len(row)
+                cells += max(len(row), 1)
                 if cells > MOST_CELLS:
                     raise Bomb(f"{named}: a sheet must have at most {MOST_CELLS:,} cells; it has more.")
                 rows.append(row)

@@ -7,7 +7,7 @@ there is nothing to choose; where they differ ("1,234", "03/04/2024") the column
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -22,6 +22,7 @@ __all__ = [
     "PLAIN",
     "ZERO_ONE",
     "choose",
+    "date_like",
     "date_ways",
     "decimal_of",
     "number_like",
@@ -74,6 +75,7 @@ DATES = {
     }.items()
 }
 ISO = "2024-03-31"
+_ANY_DATE = re.compile("|".join(re.sub(r"\?P<\w+>", "?:", one.pattern) for one in DATES.values()), re.ASCII)
 
 
 def _number_pattern(way: str) -> re.Pattern[str]:
@@ -114,7 +116,7 @@ def number_like(text: str) -> list[str]:
     return [way for way, pattern in _PATTERNS.items() if pattern.fullmatch(text)]
 
 
-def number_ways(texts: Collection[str], *, plain: bool) -> list[tuple[str, ...]]:
+def number_ways(texts: Iterable[str], *, plain: bool) -> list[tuple[str, ...]]:
     """The possible ways of some numbers, in groups that give the same values; the plain way in the first.
 
     Args:
@@ -122,14 +124,15 @@ def number_ways(texts: Collection[str], *, plain: bool) -> list[tuple[str, ...]]
         plain: whether all of them are numbers as Python writes them.
     """
     if plain:
-        pointed = [text for text in texts if "." in text]
-        if not pointed:
-            return [tuple(NUMBERS)]
         points = tuple(way for way, (_, decimal) in NUMBERS.items() if decimal == ".")
+        either = False
+        for text in texts:
+            if "." in text:
+                if not _EITHER_POINT.fullmatch(text):
+                    return [points]
+                either = True
         # "1.234" and nothing else: thousands are possible, too.
-        if all(map(_EITHER_POINT.fullmatch, pointed)):
-            return [points, ("1.234,5",)]
-        return [points]
+        return [points, ("1.234,5",)] if either else [tuple(NUMBERS)]
     distinct = set(texts)
     groups: dict[tuple[float, ...], list[str]] = {}
     for way in NUMBERS:
@@ -199,6 +202,15 @@ def _zone(zone: str | None) -> timedelta:
     assert zone is not None
     away = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
     return -away if zone.startswith("-") else away
+
+
+def date_like(text: str) -> bool:
+    """Whether a text is built as a date is, in any way.
+
+    >>> date_like("31.02.2024"), date_like("row 12")
+    (True, False)
+    """
+    return _ANY_DATE.fullmatch(text) is not None
 
 
 def date_ways(texts: Collection[str]) -> list[tuple[str, ...]]:

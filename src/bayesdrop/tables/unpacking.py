@@ -44,12 +44,9 @@ PACKED: dict[str, tuple[str, Callable[[BinaryIO], Any]]] = {
 #: how files begin that are not plain text
 _BEGINNINGS = (
     (b"\x1f\x8b", ".csv.gz"),
-    (b"BZh", ".csv.bz2"),
     (b"\xfd7zXZ\0", ".csv.xz"),
     (b"\x28\xb5\x2f\xfd", ".csv.zst"),
-    (b"PAR1", ".parquet"),
-    (b"ARROW1", ".feather"),
-    (b"FEA1", ".feather"),
+    (b"ARROW1\0", ".feather"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", ".xls"),
 )
 
@@ -62,8 +59,15 @@ def kind_of(path: Path) -> str | None:
     """
     with path.open("rb") as file:
         start = file.read(100)
+        file.seek(max(0, path.stat().st_size - 4))
+        end = file.read(4)
     if start.startswith(b"PK\x03\x04"):
         return ".ods" if b"opendocument.spreadsheet" in start else ".xlsx"
+    # These begin as the name of a column might.
+    if start.startswith(b"BZh") and start[4:10] == b"1AY&SY":
+        return ".csv.bz2"
+    if start[:4] == end and end in (b"PAR1", b"FEA1"):
+        return ".parquet" if end == b"PAR1" else ".feather"
     return next((ending for beginning, ending in _BEGINNINGS if start.startswith(beginning)), None)
 
 
@@ -139,12 +143,13 @@ def check_zip(path: Path, what: str) -> None:
         path: the file.
         what: it should be, for errors.
     """
-    if not zipfile.is_zipfile(path):
-        hint = "An old .xls file, or one with a password, must be saved as .xlsx first."
-        raise ValueError(f"{path} is damaged or not {what}. {hint}")
-    with zipfile.ZipFile(path) as archive:
+    try:
         # No part unpacks to more than the size that it declares: reading stops there.
-        total = sum(part.file_size for part in archive.infolist())
+        with zipfile.ZipFile(path) as archive:
+            total = sum(part.file_size for part in archive.infolist())
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        hint = "An old .xls file, or one with a password, must be saved as .xlsx first."
+        raise Refused(f"{path} is damaged or not {what} ({error}). {hint}") from error
     most = max(LARGE, LARGEST_RATIO * path.stat().st_size)
     if total > most:
         raise Bomb(_too_large(path, most))
