@@ -36,7 +36,16 @@ import pyarrow.parquet as pq
 import torch
 
 from bayesdrop.errors import Diverged
-from bayesdrop.tables import FitOptions, Schema, TableModel, fit_table, open_table, predict_frame, score_file
+from bayesdrop.tables import (
+    FitOptions,
+    Schema,
+    TableModel,
+    fit_table,
+    inspect_table,
+    open_table,
+    predict_frame,
+    score_file,
+)
 from bayesdrop.tables.evaluate import fit_evaluation
 from bayesdrop.tables.prepare import Preparer
 from bayesdrop.tables.schema import infer_columns
@@ -813,7 +822,15 @@ def _fit_attack(source: Source, place: Path, models: dict[str, TableModel]) -> A
         options = FitOptions(
             "t", task=task, estimator=TINY, held_out=float(source.choice([0.001, 0.15, 0.5]))
         )
-        fitted = fit_table(open_table(path).read(), options)
+        frame = open_table(path).read()
+        # Whatever a fit says to it: an inspection stops at nothing.
+        try:
+            told = [column.name for column in inspect_table(frame, target="t", task=task).columns]
+        except OURS as error:
+            raise Wrong(f"inspect: {error}") from error
+        if told != list(columns):
+            raise Wrong(f"inspect tells of {told}")
+        fitted = fit_table(frame, options)
         evaluation = fit_evaluation(fitted)
         list(evaluation.rows())
         if source.random() < 0.2:

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bayesdrop.tables import inspect_table
 from bayesdrop.tables.cells import as_days, as_numbers, as_truths, day_of
 from bayesdrop.tables.habits import Habits
 from bayesdrop.tables.infer import Wish
 from bayesdrop.tables.schema import infer_column, infer_columns, infer_task, target_way
-from bayesdrop.tables.spelling import DATES, NUMBERS, date_ways, number_ways, plain_number
+from bayesdrop.tables.spelling import DATES, DIGITS, NUMBERS, date_ways, number_ways, plain_number
 
 VALUES = [0.5, 12.25, 1234.5, -98765.125, 1234567.0, 999.0]
 
@@ -130,7 +131,7 @@ def test_a_target_is_written_in_some_way_too() -> None:
 # dates
 
 
-@pytest.mark.parametrize("way", DATES)
+@pytest.mark.parametrize("way", [way for way in DATES if way != DIGITS])
 def test_a_column_tells_how_its_dates_are_written(way: str) -> None:
     moments = pd.to_datetime(["2024-03-31", "2023-12-01", "1999-01-30"])
     numbers = {"2024": "%Y", "31": "%d", "03": "%m", "Mar": "%b"}
@@ -173,6 +174,16 @@ def test_a_day_or_a_month_is_asked_for_and_until_then_left_out() -> None:
         assert day_of(asked.read(cells)[0][0]) == first
     frame = pd.DataFrame({"day": cells, "other": ["13/01/2024", "01/02/2024"], "y": ["1", "2"]})
     assert infer_columns(frame, "y", categorical=(), ignore=(), marks=())[0].format == "31/03/2024"
+
+
+def test_dates_without_marks_are_numbers_until_it_is_said() -> None:
+    for cells in (text("20240301", "20240302", ""), pd.Series([20240301, 20240302, np.nan], name="column")):
+        assert infer_column(cells).kind == "numeric"
+        column = infer_column(cells, wish=Wish(kind="date", dates=DIGITS))
+        assert [day_of(day) for day in column.read(cells)[0][:2]] == ["2024-03-01", "2024-03-02"]
+        found = inspect_table(pd.DataFrame({"column": cells})).columns[0]
+        assert found.warnings == ("its numbers may be dates; then: --dates 'column=20240331'",)
+    assert inspect_table(pd.DataFrame({"n": ["20241301", "12"]})).columns[0].warnings == ()
 
 
 def test_days_that_are_none_are_none() -> None:

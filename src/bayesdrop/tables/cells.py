@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bayesdrop.errors import require
 from bayesdrop.harmless import NUMBER
-from bayesdrop.tables.spelling import ISO, PLAIN, ZERO_ONE, parsed_dates, plain_number
+from bayesdrop.tables.spelling import DIGITS, ISO, PLAIN, ZERO_ONE, parsed_dates, plain_number
 
 __all__ = [
     "Array",
@@ -126,6 +126,8 @@ def as_days(series: Any, marks: Collection[str] = (), way: str = ISO) -> tuple[A
         labels = _texts(series)
         labels[_missing_texts(labels, marks)] = None
         moments, bad = parsed_dates(labels.tolist(), way)
+    elif way == DIGITS:
+        moments, bad = parsed_dates(as_labels(series, marks).tolist(), way)
     else:
         values = _typed_numbers(series)
         return np.full(len(values), np.nan), ~np.isnan(values)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.tables.cells import as_labels, is_text, missing_cells, type_of
+from bayesdrop.tables.cells import as_days, as_labels, is_text, missing_cells, type_of
 from bayesdrop.tables.columns import Column
 from bayesdrop.tables.habits import Habits
 from bayesdrop.tables.infer import Wish, infer_column
 from bayesdrop.tables.schema import check_target, infer_task, target_way
-from bayesdrop.tables.spelling import PLAIN
+from bayesdrop.tables.spelling import DIGITS, PLAIN
 from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
 
 __all__ = ["Inspected", "Inspection", "inspect_table"]
@@ -133,6 +133,8 @@ def _column(
     warnings = []
     if facts["missing"] * 2 > len(series):
         warnings.append("more than half of its cells are missing")
+    if column.kind == "numeric" and _are_digits(series, marks):
+        warnings.append(f"its numbers may be dates; then: --dates '{name}={DIGITS}'")
     if column.kind == "left out" and "--" in column.why:
         warnings.append(column.why)
     found = Inspected(
@@ -186,6 +188,13 @@ def _facts(series: Any, marks: Collection[str]) -> dict[str, Any]:
         text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..." for text in distinct[:_EXAMPLES]
     )
     return {"missing": len(labels) - len(present), "values": len(distinct), "examples": examples}
+
+
+def _are_digits(series: Any, marks: Collection[str]) -> bool:
+    """Whether all numbers are dates without marks, of years that people live in."""
+    days, bad = as_days(series, marks, DIGITS)
+    years = 1970 + days[~np.isnan(days)] / 365.25
+    return not bad.any() and len(years) > 0 and bool((years > 1900).all() and (years < 2100).all())
 
 
 def _how(series: Any, column: Column | None) -> str:

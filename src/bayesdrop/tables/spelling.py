@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "DATES",
+    "DIGITS",
     "ISO",
     "NUMBERS",
     "PLAIN",
@@ -72,9 +73,12 @@ DATES = {
         "03-31-2024": f"{_M}-{_D}-{_Y}",
         "31 Mar 2024": rf"{_D}[ -]{_NAME}\.?[ -]{_Y}",
         "Mar 31, 2024": rf"{_NAME}\.? {_D},? {_Y}",
+        "20240331": r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})",
     }.items()
 }
 ISO = "2024-03-31"
+#: without marks, which makes a number of it: read as a date on demand only
+DIGITS = "20240331"
 _ANY_DATE = re.compile("|".join(re.sub(r"\?P<\w+>", "?:", one.pattern) for one in DATES.values()), re.ASCII)
 
 
