@@ -93,7 +93,7 @@ class Column:
             return as_days(series, marks, self.format or ISO)
         return as_numbers(series, marks, self.format or PLAIN)
 
-    def shown(self, value: float, digits: int = 4) -> str:
+    def shown(self, value: float, digits: int = 6) -> str:
         """One of the numbers that `read` gives, as a person writes it."""
         if self.kind == "date":
             return day_of(value)

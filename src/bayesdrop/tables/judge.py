@@ -257,10 +257,10 @@ def _cuts(frame: Any, schema: Schema) -> Iterator[tuple[str, Flags]]:
         distinct = np.unique(finite)
         if len(distinct) <= 6:
             for value in distinct:
-                yield f"{column.name} = {column.shown(value, 6)}", values == value
+                yield f"{column.name} = {column.shown(value)}", values == value
             continue
         # Halves, since numbers may lie farther apart than the largest there is.
         edges = 2 * np.unique(np.quantile(0.5 * finite, [0, 0.25, 0.5, 0.75, 1]))
         for place, (low, high) in enumerate(itertools.pairwise(edges)):
             above = values >= low if place == 0 else values > low
-            yield f"{column.name} {column.shown(low)} to {column.shown(high)}", above & (values <= high)
+            yield f"{column.name} {column.shown(low, 4)} to {column.shown(high, 4)}", above & (values <= high)

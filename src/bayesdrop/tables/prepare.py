@@ -18,7 +18,7 @@ from bayesdrop.tables.cells import Array, Flags, as_days, as_labels, as_numbers,
 from bayesdrop.tables.columns import DATE_INPUTS, MISSING, MOST_RARE, OTHER, TRUTHS, Column, Schema
 from bayesdrop.tables.spelling import DATES, plain_number
 
-__all__ = ["Prepared", "Preparer", "Reasons"]
+__all__ = ["Prepared", "Preparer", "Reasons", "date_inputs"]
 
 #: what an infinite cell counts as
 _LARGEST = float(np.finfo(np.float64).max)
@@ -151,7 +151,7 @@ class Preparer:
         missing: Flags = np.isnan(values)
         filled = np.clip(np.where(missing, column.fill, values), -_LARGEST, _LARGEST)
         if column.kind == "date":
-            inputs[:, : len(DATE_INPUTS)] = _of_dates(filled, column.last)
+            inputs[:, : len(DATE_INPUTS)] = date_inputs(filled, column.last)
         else:
             inputs[:, 0] = filled
         if column.marked:
@@ -204,8 +204,15 @@ _WANTED = {
 }
 
 
-def _of_dates(days: Array, last: float) -> Array:
-    """(N, 5) what dates, in days since 1970, become: `DATE_INPUTS`."""
+def date_inputs(days: Array, last: float) -> Array:
+    """What dates become: `DATE_INPUTS`.
+
+    Args:
+        days: (N,) dates, in days since 1970.
+        last: the day that ages are counted from.
+
+    Returns: (N, 5).
+    """
     whole = np.floor(days).astype("datetime64[D]")
     months = whole.astype("datetime64[M]")
     years = whole.astype("datetime64[Y]")
