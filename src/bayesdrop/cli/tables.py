@@ -67,6 +67,9 @@ def fit(
     missing: Annotated[
         list[str] | None, typer.Option(help="A text that means missing, besides NA, NaN, ...")
     ] = None,
+    keep_rows: Annotated[
+        int, typer.Option(min=0, help="Rows of the fit that the folder keeps, for `explain`; 0 for none.")
+    ] = 1000,
     separator: Separator = None,
     processes: Processes = 1,
     seed: Seed = 0,
@@ -87,6 +90,7 @@ def fit(
             categorical=tuple(categorical or ()),
             ignore=tuple(ignore or ()),
             missing=tuple(missing or ()),
+            keep_rows=keep_rows,
             seed=seed,
             estimator={
                 "preset": preset,
