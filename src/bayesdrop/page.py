@@ -39,7 +39,8 @@ ul.short li { margin: 0.25rem 0; }
 .wide { overflow-x: auto; max-width: 100%; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0.4rem 0; }
 td, th { padding: 0.25rem 1rem 0.25rem 0; text-align: left; vertical-align: top; }
-td, th { border-bottom: 1px solid var(--line); overflow-wrap: normal; max-width: 26rem; min-width: 2.5rem; }
+td, th { border-bottom: 1px solid var(--line); }
+td, th { overflow-wrap: break-word; max-width: 26rem; min-width: 2.5rem; }
 th { color: var(--muted); font-weight: 600; vertical-align: bottom; }
 td.number, th.number { text-align: right; white-space: nowrap; }
 tr.this td { font-weight: 700; }
@@ -52,7 +53,8 @@ svg text { fill: currentColor; font-family: system-ui, sans-serif; }
   :root { color-scheme: light; --ink: #000; --muted: #444; --line: #bbb; --back: #fff; --box: #fff; }
   :root { --shade: 0, 114, 178; }
   body { font-size: 10.5pt; margin: 0; max-width: none; } svg { filter: none; }
-  .wide { overflow: visible; } .wide table { font-size: 8pt; } td, th { padding-right: 0.5rem; }
+  .wide { overflow: visible; } .wide table { font-size: 8pt; }
+  .wide td, .wide th { padding-right: 0.4rem; min-width: 0; white-space: normal; overflow-wrap: anywhere; }
   h2, h3 { break-after: avoid; } figure, tr, ul.short { break-inside: avoid; }
   .pictures { grid-template-columns: 1fr 1fr; } ul.short { border: 1px solid #bbb; }
 }
@@ -164,7 +166,7 @@ class Picture:
                 largest = max(map(abs, axis.get_view_interval()))
                 # Long numbers need room beside each other.
                 if axis is self.ax.xaxis:
-                    axis.set_major_locator(ticker.MaxNLocator(5 if largest >= 10_000 else 7))
+                    axis.set_major_locator(ticker.MaxNLocator(5))
                 style = ",.10g" if largest >= 10_000 else ".10g"
                 axis.set_major_formatter(ticker.StrMethodFormatter(f"{{x:{style}}}"))
         for text in texts:

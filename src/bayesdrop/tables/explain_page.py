@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bayesdrop.page import bullets, note, page, shortened, table
 from bayesdrop.tables.explain import Explanation, HelpfulLabel
-from bayesdrop.tables.written import counted, percent, written
+from bayesdrop.tables.written import counted, percent, short_number, written
 
 __all__ = ["explanation_lines", "explanation_page"]
 
@@ -62,7 +62,7 @@ def explanation_page(found: Explanation, title: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return shortened(text, 40)
+    return shortened(short_number(text), 40)
 
 
 def _rows(found: Explanation, most: int) -> str:
@@ -113,9 +113,9 @@ def _sentences(found: Explanation) -> Iterator[str]:
 
 def _asked(asked: HelpfulLabel) -> str:
     return (
-        f"The label that would help most is one more of a row like row {asked.number:,} of the training data: "
-        f"it would take about {percent(asked.share, 0)} of the lack of data away; a label of the row itself "
-        f"would take {percent(asked.own, 0)}."
+        f"The label that would help most is one more of a row like row {asked.number:,} of the training data:"
+        f" it would take about {percent(asked.share, 0)} of the lack of data away; a label of the row "
+        f"itself would take {percent(asked.own, 0)}."
     )
 
 

@@ -20,6 +20,7 @@ from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.prepare import Preparer
 from bayesdrop.tables.rows import TrainingRows, row_numbers
 from bayesdrop.tables.schema import Schema, Task, check_target, infer_columns, infer_task, listed
+from bayesdrop.tables.written import counted
 
 __all__ = ["FitOptions", "FittedTable", "fit_table", "targets_of"]
 
@@ -146,6 +147,8 @@ def fit_table(
         "deferral": asdict(cross_checked(rule, held_out, judged.loss, root=not judged.classes)),
     }
     own = kept.first(options.keep_rows) if options.keep_rows else None
+    if own is not None:
+        say(f"The model keeps {counted(len(own), 'row')} of the fit, for explanations; --keep-rows 0: none.")
     model = TableModel(schema, estimator, held_out, options.level, rule, about, own)
     measured = replace(model, schema=first[0], estimator=first[1], rows=None) if options.refit else None
     return FittedTable(model, judged, held_frame, taken, measured)

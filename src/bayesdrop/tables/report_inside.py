@@ -16,7 +16,7 @@ from bayesdrop.tables.explain import column_effects
 from bayesdrop.tables.findings import Findings
 from bayesdrop.tables.functions import inputs_of
 from bayesdrop.tables.rows import row_numbers
-from bayesdrop.tables.written import counted, percent, written
+from bayesdrop.tables.written import counted, percent, short_number, written
 
 __all__ = ["dependences", "drop_rates", "uncertain_rows", "what_it_uses"]
 
@@ -170,7 +170,7 @@ def uncertain_rows(found: Findings) -> str:
     head, spread = _score_names(found), _spread(judged.target)
     rows = []
     for place, at in enumerate(order):
-        cells = (shortened(str(frame[name].iloc[place]), 30) for name in important)
+        cells = (shortened(short_number(str(frame[name].iloc[place])), 30) for name in important)
         said = _score_cells(found, int(at), spread)
         rows.append((f"{int(numbers[place]):,}", *said, reasons[place], telling[place], *cells))
     left = len(columns) - len(important)
@@ -253,7 +253,9 @@ def _telling(found: Findings, order: NDArray[np.int64]) -> list[str]:
         cells = []
         for place in best:
             name = places[tried[place]][0].name
-            cells.append(f"{shortened(name, 30)} = {shortened(str(found.frame[name].iloc[at]), 30)}")
+            cells.append(
+                f"{shortened(name, 30)} = {shortened(short_number(str(found.frame[name].iloc[at])), 30)}"
+            )
         texts.append(", ".join(cells) or "none alone")
     return texts
 

@@ -129,6 +129,6 @@ def _to_do(found: Findings) -> str:
     what = "the RMSE of the rest" if root else "the share of wrong labels among the rest"
     which = f"rows with {rule.rule.by} above {written(rule.threshold, digits=4)}"
     which = which if math.isfinite(rule.threshold) else "rows outside what was learned"
-    by = "falls" if result.error_kept < result.error else "does not fall:"
+    by = "falls" if result.error_kept < result.error else "goes"
     share = percent(result.deferred / result.rows)
     return f"Hand {which} to a person, {share} of these: {what} {by} from {whole} to {kept}."

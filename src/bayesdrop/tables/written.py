@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["counted", "percent", "written"]
+from bayesdrop.harmless import NUMBER
+
+__all__ = ["counted", "percent", "short_number", "written"]
 
 #: sizes that are written out; others have an exponent
 _LARGEST, _SMALLEST = 1e12, 1e-5
@@ -28,11 +30,14 @@ def written(value: float, spread: float | None = None, *, digits: int = 3) -> st
         return "-"
     if math.isinf(value):
         return "infinite" if value > 0 else "-infinite"
-    size = abs(value) if spread is None or not 0 < spread < math.inf else spread
+    if spread is not None and not 0 < spread < math.inf:
+        spread = None
+    size = abs(value) if spread is None else spread
     if size == 0:
         return "0"
-    if not _SMALLEST <= max(abs(value), size) < _LARGEST or size < _SMALLEST:
-        return f"{value:.{digits}g}"
+    if max(abs(value), size) >= _LARGEST or size < _SMALLEST:
+        more = math.floor(math.log10(abs(value))) - math.floor(math.log10(size)) if value else 0
+        return f"{value:.{min(max(digits + more, 1), 15)}g}"
     # Of the rounded size: 9.996 with three digits is 10.0, which has one decimal.
     decimals = digits - 1 - math.floor(math.log10(float(f"{size:.{digits - 1}e}")))
     text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"
@@ -40,6 +45,19 @@ def written(value: float, spread: float | None = None, *, digits: int = 3) -> st
     if spread is None and "." in text and value == round(value, decimals):
         text = text.rstrip("0").rstrip(".")
     return text
+
+
+def short_number(cell: str) -> str:
+    """The text of a cell; a number of many digits with six of them.
+
+    >>> short_number("0.658256178520381"), short_number("123456789"), short_number("a lengthy name")
+    ('0.658256', '123456789', 'a lengthy name')
+    """
+    text = cell.strip()
+    if len(text) <= 9 or "." not in text or not NUMBER.fullmatch(text):
+        return cell
+    short = f"{float(text):.6g}"
+    return short if len(short) < len(text) and "e" not in short else cell
 
 
 def percent(share: float, decimals: int = 1) -> str:
