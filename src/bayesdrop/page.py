@@ -19,6 +19,7 @@ __all__ = ["Picture", "bullets", "note", "page", "pictures", "safe", "shortened"
 
 #: no script may run and nothing may be fetched, whatever got into the page
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_LONG_WORD = 16
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1a202c; --muted: #56606f; --line: #d9dfe7; --back: #fff;
   --box: #f4f7fb; --shade: 0, 114, 178; }
@@ -54,7 +55,8 @@ svg text { fill: currentColor; font-family: system-ui, sans-serif; }
   :root { --shade: 0, 114, 178; }
   body { font-size: 10.5pt; margin: 0; max-width: none; } svg { filter: none; }
   .wide { overflow: visible; } .wide table { font-size: 8pt; }
-  .wide td, .wide th { padding-right: 0.4rem; min-width: 0; white-space: normal; overflow-wrap: anywhere; }
+  .wide td, .wide th { padding-right: 0.4rem; min-width: 0; white-space: normal; }
+  td { print-color-adjust: exact; } .wide .long { overflow-wrap: anywhere; }
   h2, h3 { break-after: avoid; } figure, tr, ul.short { break-inside: avoid; }
   .pictures { grid-template-columns: 1fr 1fr; } ul.short { border: 1px solid #bbb; }
 }
@@ -93,11 +95,16 @@ def table(
     def line(cells: Sequence[Any], tag: str, row: int) -> str:
         made = []
         for place, cell in enumerate(cells):
-            style = ' class="number"' if place in numbers else ""
+            text = str(cell)
+            kinds = ["number"] if place in numbers else []
+            # Only what cannot be broken between words may be broken within one, on paper.
+            if max(map(len, text.split()), default=0) > _LONG_WORD:
+                kinds.append("long")
+            style = f' class="{" ".join(kinds)}"' if kinds else ""
             shade = (shades or {}).get((row, place), 0.0) if tag == "td" else 0.0
             if shade > 0:
                 style += f' style="background: rgba(var(--shade), {0.55 * shade:.2f})"'
-            made.append(f"<{tag}{style}>{safe(str(cell))}</{tag}>")
+            made.append(f"<{tag}{style}>{safe(text)}</{tag}>")
         return f"<tr{' class=this' if row == strong else ''}>{''.join(made)}</tr>"
 
     top = f"<thead>{line(head, 'th', -1)}</thead>" if any(head) else ""

@@ -14,6 +14,7 @@ from scipy.spatial.distance import cdist
 from bayesdrop import Categorical, HeteroscedasticGaussian, Prediction
 from bayesdrop.tables import FitOptions, explain_row, fit_table, predict_frame, rows_of
 from bayesdrop.tables.dependence import dependence
+from bayesdrop.tables.evaluate import fit_evaluation
 from bayesdrop.tables.explain import column_effects, helpful_label, nearest_rows
 from bayesdrop.tables.explain_page import explanation_lines, explanation_page
 from bayesdrop.tables.functions import Functions
@@ -236,3 +237,15 @@ def test_rows_may_be_given_where_none_are_kept() -> None:
     assert explain_row(model, frame.iloc[[0]], without).nearest[0].target == ""
     with pytest.raises(ValueError, match="one row; got 2"):
         explain_row(model, frame.iloc[:2], rows)
+
+
+def test_rates_that_are_learned_for_every_input_stand_beside_the_columns() -> None:
+    frame = houses()
+    options = {**TINY, "method": "concrete", "per_unit": True, "input_p": 0.1}
+    fitted = fit_table(frame, FitOptions("price", estimator=options))
+    page = fit_evaluation(fitted).report()
+    assert "learned drop rate" in page
+    rates = [component.network.p[0] for component in fitted.model.estimator.mixture_.components]
+    assert f"{float(torch.stack(rates)[:, 0].mean()):.3f}" in page
+    plain = fit_evaluation(fit_table(frame, FitOptions("price", estimator=TINY))).report()
+    assert "learned drop rate" not in plain

@@ -155,8 +155,7 @@ def compare(baselines: Sequence[Baseline], loss: Array, measures: dict[str, floa
         said = f"The model is better than the best baseline, {best.name}: {pair}, {apart} apart."
     elif z < -2:
         said = (
-            f"The model loses to {best.name}: {pair}, {apart} apart. Use that model instead where the "
-            "prediction alone counts; a longer fit (--preset default) or more rows may change it."
+            f"The model loses to {best.name}: {pair}, {apart} apart. Where predictions alone count, use that."
         )
     else:
         said = (

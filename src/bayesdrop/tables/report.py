@@ -27,7 +27,7 @@ from bayesdrop.tables.written import counted, percent, written
 
 __all__ = ["render_report"]
 
-_MOST_SLICES, _MOST_DOTS, _MOST_LABELS = 8, 300, 12
+_MOST_SLICES, _MOST_DOTS, _MOST_LABELS, _MOST_COLUMNS = 8, 300, 12, 300
 #: measures of any model, which baselines have too
 _PLAIN = ("rmse", "mean_absolute_error", "r2", "accuracy", "balanced_accuracy", "log_loss", "brier")
 
@@ -40,10 +40,17 @@ def render_report(found: Findings, title: str) -> str:
         title: of the page.
     """
     schema = found.model.schema
-    columns = [(column.name, column.kind, column.why) for column in schema.columns]
+    columns = [
+        (shortened(column.name, 120), column.kind, shortened(column.why, 200))
+        for column in schema.columns[:_MOST_COLUMNS]
+    ]
+    left = len(schema.columns) - len(columns)
     labels = _labels(found) if found.judged.classes else ""
     parts = [
-        note(f"{schema.task.capitalize()} of {schema.target}: {schema.why_task}. {found.about_rows}"),
+        note(
+            f"{schema.task.capitalize()} of {shortened(schema.target, 120)}: {schema.why_task}. "
+            f"{found.about_rows}"
+        ),
         "<h2>In short</h2>",
         bullets(summary(found)),
         "<h2>Measures</h2>",
@@ -64,6 +71,7 @@ def render_report(found: Findings, title: str) -> str:
         "<h2>Drop rates</h2>",
         drop_rates(found),
         "<h2>Columns</h2>",
+        note(f"{counted(left, 'further column is', 'further columns are')} not shown." if left else ""),
         table(("column", "kind", "choice"), columns),
     ]
     return page(title, [part for part in parts if part])

@@ -22,7 +22,14 @@ def summary(found: Findings) -> Iterator[str]:
     """A few sentences that can be acted on."""
     yield _how_good(found)
     if found.compared is not None:
-        yield found.compared.sentence
+        said, rows = found.compared.sentence, found.training
+        if found.compared.z < -2 and found.model.estimator.preset == "quick":
+            said += " A longer fit, --preset default, may do better."
+        if found.compared.z > -2 and rows is not None and len(rows) < rows.of:
+            said += (
+                f" It was fitted to {len(rows):,} of {rows.of:,} rows only, which is not quite fair to it."
+            )
+        yield said
     yield _trust_in_labels(found) if found.judged.classes else _trust_in_intervals(found)
     yield from _weak_labels(found)
     yield _where_from(found)
