@@ -108,7 +108,7 @@ def luminance(color: str) -> float:
     "name", ["report-numbers", "report-labels", "explanation-numbers", "explanation-labels"]
 )
 def test_a_page_is_whole_and_harmless(
-    name: str, pages: dict[str, Path], browser: Any, tmp_path: Path
+    name: str, browser: Any, pages: dict[str, Path], tmp_path: Path
 ) -> None:
     path = pages[name]
     assert path.stat().st_size < 500_000
@@ -144,7 +144,7 @@ def test_a_page_is_whole_and_harmless(
             assert (np.asarray(picture.convert("L")).mean() > 128) == (scheme == "light")
 
 
-def test_a_page_prints_on_paper_of_its_width(pages: dict[str, Path], browser: Any) -> None:
+def test_a_page_prints_on_paper_of_its_width(browser: Any, pages: dict[str, Path]) -> None:
     for name in ("report-numbers", "report-labels"):
         tab = browser.new_page()
         tab.set_viewport_size({"width": 720, "height": 1000})

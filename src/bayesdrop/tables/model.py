@@ -256,6 +256,10 @@ def _check(model: TableModel) -> None:
         raise ValueError("the model and schema.json are of different tables")
     if model.rows is not None and model.rows.x.shape[1] != inputs:
         raise ValueError(f"the model and {_KEPT} are of different tables")
+    if model.rows is not None and classes:
+        known = model.rows.y[~np.isnan(model.rows.y)]
+        if not np.isin(known, np.arange(classes)).all():
+            raise ValueError(f"{_KEPT} has labels that the model does not know")
     rule = model.rule.for_task(model.schema.task)
     rows = {name: values.shape for name, values in model.held_out.items() if name != "scaled"}
     sound = all(values.dtype == np.float64 for values in model.held_out.values())

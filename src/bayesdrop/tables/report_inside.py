@@ -161,7 +161,10 @@ def _shown_classes(found: Findings) -> list[int]:
 def uncertain_rows(found: Findings) -> str:
     """The rows that the model is least sure of, why, and what of them makes it so."""
     judged, by = found.judged, str(found.deferral.rule.by)
-    order = np.argsort(-np.nan_to_num(judged.scores[by], nan=np.inf), kind="stable")[:_MOST_ROWS]
+    score = np.nan_to_num(judged.scores[by], nan=np.inf)
+    order = np.argsort(-score, kind="stable")[:_MOST_ROWS]
+    # Of rows that the model is as good as sure of there is nothing to say.
+    order = order[(score[order] >= 0.01 * score[order[0]]) | np.isinf(score[order])]
     frame = found.frame.iloc[order]
     numbers = row_numbers(found.frame)[order]
     telling, reasons = _telling(found, order), _reasons(found, order)
@@ -178,7 +181,7 @@ def uncertain_rows(found: Findings) -> str:
     text = (
         "Rows are counted from 1, below the header. Lack of data: the model's own functions disagree, and "
         "labels of such rows would help. Noise: they agree that the target varies. Telling cells add most to "
-        f"the uncertainty, beside values of other rows in their place.{more}"
+        f"the uncertainty, beside values of {_STAND_INS} other rows in their place.{more}"
     )
     names = ("row", *head, "reason", "telling cells", *(shortened(name, 30) for name in important))
     return note(text) + table(

@@ -34,8 +34,8 @@ def summary(found: Findings) -> Iterator[str]:
     yield from _weak_labels(found)
     yield _where_from(found)
     yield _to_do(found)
-    if (rows := len(found.judged.target)) < _FEW:
-        yield f"All of this is told by {counted(rows, 'row')}, which is few: other rows may say otherwise."
+    if (count := len(found.judged.target)) < _FEW:
+        yield f"All of this is told by {counted(count, 'row')}, which is few: other rows may say otherwise."
 
 
 def _how_good(found: Findings) -> str:

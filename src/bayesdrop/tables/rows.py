@@ -37,7 +37,8 @@ class TrainingRows:
 
     def __post_init__(self) -> None:
         sound = self.x.ndim == 2 and self.y.shape == self.numbers.shape == self.x.shape[:1]
-        if not sound or not np.isfinite(self.x).all() or self.of < len(self.x):
+        finite = sound and np.isfinite(self.x).all() and np.isfinite(self.numbers).all()
+        if not finite or np.isinf(self.y).any() or self.of < len(self.x):
             raise ValueError(must("TrainingRows", "x", "finite, and of as many rows as y and numbers", self))
 
     def __len__(self) -> int:
