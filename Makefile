@@ -1,6 +1,6 @@
 # Every target makes the environment it needs; with the environment there, none of them waits for it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fuzz bench docs clean
+.PHONY: help demo test lint fuzz bench tables-peers docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,6 +9,7 @@ READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 PEERS := .venv-peers
 JAX := .venv-jax
+TABLES := .venv-tables
 # Data sets that the tests use where they are at hand (see the README).
 BAYESDROP_DATA ?= $(wildcard ../shared/data)
 export BAYESDROP_DATA
@@ -19,6 +20,7 @@ help:
 	@echo "make lint   ruff and mypy --strict"
 	@echo "make fuzz   N=10000 hostile tables, model files, arguments and threads each"
 	@echo "make bench  the speed claims, as ratios"
+	@echo "make tables-peers  the environment of NGBoost, CatBoost and LightGBM, for the experiment \"tables\""
 	@echo "make docs   the documentation, into docs/_build/html"
 
 $(READY): pyproject.toml constraints.txt
@@ -58,6 +60,13 @@ $(JAX)/.ready: benchmarks/jax-requirements.txt
 	$(JAX)/bin/python -m pip install --quiet --no-deps -r benchmarks/jax-requirements.txt
 	@touch $@
 
+$(TABLES)/.ready: benchmarks/tables-requirements.txt
+	$(PYTHON) -m venv $(TABLES)
+	$(TABLES)/bin/python -m pip install --quiet --no-deps -r benchmarks/tables-requirements.txt
+	@touch $@
+
+tables-peers: $(TABLES)/.ready
+
 bench: $(READY) $(PEERS)/.ready $(JAX)/.ready
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/engine_jax.py
@@ -77,4 +86,4 @@ docs: $(DOCS_READY)
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(JAX) docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) $(JAX) $(TABLES) docs/_build .mypy_cache .ruff_cache .pytest_cache

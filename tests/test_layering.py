@@ -19,7 +19,8 @@ ROWS = [
     "acquire attacks audit calibration data envs fit metrics models plots stacked vae",
     "cascade control estimators page",
     "recommend",
-    "demo experiments public tables",
+    "demo public tables",
+    "experiments",
     "cli",
     "__main__",
 ]

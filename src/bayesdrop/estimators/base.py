@@ -139,7 +139,7 @@ class DropoutEstimator(BaseEstimator):
         elif "epochs" in changes:
             changes["check_every"] = max(1, changes["epochs"])
         settings = replace(candidate.settings, **changes)
-        return Candidate(settings, candidate.bins if self.bins is None else self.bins)
+        return replace(candidate, settings=settings, bins=candidate.bins if self.bins is None else self.bins)
 
     def _gridded(self, first: Candidate) -> Iterator[Candidate]:
         grid = dict(self.grid or {"p": [0.005, 0.02, 0.05, 0.1, 0.2], "length_scale": [1e-2, 1.0]})
@@ -154,7 +154,7 @@ class DropoutEstimator(BaseEstimator):
         for values in itertools.product(*grid.values()):
             chosen = dict(zip(grid, values, strict=True))
             bins = chosen.pop("bins", first.bins)
-            yield Candidate(replace(first.settings, **chosen), bins)
+            yield replace(first, settings=replace(first.settings, **chosen), bins=bins)
 
     def _fit_table(self, x: Array, y: NDArray[Any], weight: Array | None, classes: int | None) -> None:
         if weight is not None:

@@ -49,11 +49,11 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
                 "seed": network.seed,
                 "widths": list(network.widths),
                 "num_data": network.num_data,
-                "bins": component.bins,
+                "encoder": component.encoder,
             }
         )
-    for bins, encoder in mixture.encoders.items():
-        tensors |= {f"encoder.{bins}.{name}": torch.from_numpy(a) for name, a in encoder.as_dict().items()}
+    for own, encoder in mixture.encoders.items():
+        tensors |= {f"encoder.{own}.{name}": torch.from_numpy(a) for name, a in encoder.as_dict().items()}
     if mixture.target is not None:
         tensors["target.mean"] = torch.from_numpy(mixture.target.mean)
         tensors["target.scale"] = torch.from_numpy(mixture.target.scale)
@@ -96,8 +96,8 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
     components = [_component(place, row, tensors) for place, row in enumerate(header["components"])]
     _check("components", bool(components) and is_count(columns))
     encoders = {
-        bins: _encoder(bins, columns, tensors)
-        for bins in sorted({component.bins for component in components})
+        name: _encoder(name, columns, tensors)
+        for name in sorted({component.encoder for component in components})
     }
     target = None
     if "target.mean" in tensors:
@@ -111,7 +111,7 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
     for component in components:
         network = component.network
         settings, widths = network.settings, network.widths
-        _check("inputs", widths[0] == encoders[component.bins].width)
+        _check("inputs", widths[0] == encoders[component.encoder].width)
         _check("outputs", widths[-1] == outputs_for(settings.noise, outputs))
         _check("noise", (settings.noise in LOGITS) == (target is None))
         _check("noise", (settings.noise == "labels") == (components[0].network.settings.noise == "labels"))
@@ -157,7 +157,10 @@ def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> C
     _check("settings", settings.as_dict() == row["settings"])
     widths = row["widths"]
     _check("widths", all(map(is_count, widths)) and tuple(widths[1:-1]) == settings.hidden)
-    _check("numbers", all(is_count(row[name]) for name in ("seed", "num_data", "bins")))
+    _check("numbers", all(is_count(row[name]) for name in ("seed", "num_data")))
+    # Encoders were named by their number of bins alone before there were trees.
+    encoder = row["encoder"] if "encoder" in row else f"{row['bins']} bins"
+    _check("encoder", isinstance(encoder, str))
     layers = list(pairwise(widths))
     network = Trained(
         settings=settings,
@@ -182,7 +185,7 @@ def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> C
         for width, mean in zip(widths, means, strict=False):
             shape = () if settings.method == "mixture" else mean.shape
             _check("widths of weights", width is None or (width.shape, width.dtype) == (shape, mean.dtype))
-    return Component(network, row["bins"])
+    return Component(network, encoder)
 
 
 def _widths(settings: Settings, place: int, name: str, tensors: dict[str, Tensor]) -> list[Tensor | None]:
@@ -195,21 +198,31 @@ def _widths(settings: Settings, place: int, name: str, tensors: dict[str, Tensor
     ]
 
 
-def _encoder(bins: int, columns: int, tensors: dict[str, Tensor]) -> Encoder:
-    start = f"encoder.{bins}."
+def _encoder(name: str, columns: int, tensors: dict[str, Tensor]) -> Encoder:
+    """An encoder; its tensors are taken out of `tensors`."""
+    start = f"encoder.{name}."
+    if not any(key.startswith(start) for key in tensors):
+        start = f"encoder.{name.removesuffix(' bins')}."
     arrays = {
-        name.removeprefix(start): _array(tensors.pop(name))
-        for name in list(tensors)
-        if name.startswith(start)
+        key.removeprefix(start): tensors.pop(key).numpy() for key in list(tensors) if key.startswith(start)
     }
-    names = ("mean", "scale", "low", "high", "margin")
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(names, (columns,))
-    if bins:
-        shapes |= {"edges": (columns, bins + 1), "offset": (columns * bins,)}
-    # One that was written before ranges were kept is told of as such.
-    known = "margin" in arrays or "mean" not in arrays
-    _check("encoder", not known or {name: array.shape for name, array in arrays.items()} == shapes)
-    return Encoder.from_dict(arrays)
+    encoder = Encoder.from_dict(arrays)
+    whole = {key: array for key, array in arrays.items() if not key.startswith("trees.")}
+    chosen = whole.pop("chosen", None)
+    if chosen is not None:
+        inside = chosen.ndim == 1 and bool(((chosen >= 0) & (chosen < columns)).all())
+        _check("encoder", chosen.dtype == np.int64 and inside and len(chosen) > 0)
+    outputs = 0 if encoder.trees is None else len(encoder.trees.base)
+    encoded = (columns if chosen is None else len(chosen)) + outputs
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("low", "high", "margin"), (columns,))
+    shapes |= dict.fromkeys(("mean", "scale"), (encoded,))
+    if "edges" in whole:
+        bins = whole["edges"].shape[-1] - 1
+        shapes |= {"edges": (encoded, bins), "offset": (encoded * bins,)}
+        shapes["edges"] = (encoded, bins + 1)
+    _check("encoder", {key: array.shape for key, array in whole.items()} == shapes)
+    _check("dtypes", all(array.dtype == np.float64 for array in whole.values()))
+    return encoder
 
 
 def _array(tensor: Tensor) -> Any:

@@ -50,6 +50,7 @@ EXPERIMENTS: dict[str, str] = {
     "ood-images": "bayesdrop.experiments.ood_images",
     "recommend-uncertainty": "bayesdrop.experiments.recommend_uncertainty",
     "safe-exploration": "bayesdrop.experiments.safe_exploration",
+    "tables": "bayesdrop.experiments.tables",
     "thompson-bandits": "bayesdrop.experiments.thompson_bandits",
     "vae-mnist": "bayesdrop.experiments.vae_mnist",
     "which-dropout": "bayesdrop.experiments.which_dropout",

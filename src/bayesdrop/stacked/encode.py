@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.errors import must
+from bayesdrop.stacked.trees import Trees
 
 __all__ = ["Array", "EncodedRows", "Encoder", "Seen"]
 
@@ -111,12 +112,17 @@ class Encoder:
     A value far beyond those of the table counts as one at the end of the margin of `seen`: what a network
     makes of larger ones grows without bound and means nothing.
 
+    Of the K columns of a table some may be left out, and what boosted trees predict may be added to them:
+    the D columns that are encoded.
+
     Attributes:
-        seen: the range of the columns.
+        seen: the range of the K columns of the table.
         mean: (D,) of the columns.
         scale: (D,) standard deviation of the columns; 1 for a constant one.
         edges: (D, B + 1) ends of the intervals, NaN where there are fewer; None without encoding.
         offset: (D * B,) means of the encoding.
+        chosen: places of the table's columns that are encoded; None for all of them.
+        trees: whose predictions are the last columns; None for none.
     """
 
     seen: Seen
@@ -124,21 +130,39 @@ class Encoder:
     scale: Array
     edges: Array | None
     offset: Array | None
+    chosen: NDArray[np.int64] | None = None
+    trees: Trees | None = None
 
     @staticmethod
-    def of(x: Array, bins: int = 0) -> Encoder:
+    def of(
+        x: Array,
+        bins: int = 0,
+        *,
+        chosen: NDArray[np.int64] | None = None,
+        trees: Trees | None = None,
+        predicted: Array | None = None,
+        seen: Seen | None = None,
+    ) -> Encoder:
         """The encoder of a table.
 
         Args:
-            x: (N, D) finite numbers.
+            x: (N, K) finite numbers.
             bins: B; 0 leaves the piecewise-linear encoding out.
+            chosen: places of the columns that are encoded; None for all of them.
+            trees: whose predictions are encoded, too.
+            predicted: (N, C) what such trees predict of these rows without having seen them; needed with
+                `trees`, whose own predictions of rows that they were grown from are too good.
+            seen: the range of the columns, where it is known.
         """
         if x.ndim != 2 or x.shape[0] < 1 or x.shape[1] < 1:
-            raise ValueError(must("Encoder", "x", "of shape (N, D), neither of them 0", x.shape))
-        seen = Seen.of(x)
+            raise ValueError(must("Encoder", "x", "of shape (N, K), neither of them 0", x.shape))
+        if (trees is None) != (predicted is None):
+            raise ValueError(must("Encoder", "predicted", "given with `trees`, and only then", predicted))
+        seen = Seen.of(x) if seen is None else seen
+        x = _columns(x, chosen, predicted)
         mean, scale = _mean_and_scale(x)
         if bins == 0:
-            return Encoder(seen, mean, scale, None, None)
+            return Encoder(seen, mean, scale, None, None, chosen, trees)
         edges = np.full((x.shape[1], bins + 1), np.nan)
         for column in range(x.shape[1]):
             values = np.unique(x[:, column])
@@ -147,7 +171,7 @@ class Encoder:
             # Two values or fewer: the standardised column says it all.
             if len(values) > 2:
                 edges[column, : len(values)] = values
-        plain = Encoder(seen, mean, scale, edges, np.zeros(x.shape[1] * bins))
+        plain = Encoder(seen, mean, scale, edges, np.zeros(x.shape[1] * bins), chosen, trees)
         columns = [slice(column, column + 1) for column in range(x.shape[1])]
         means = [plain._pieces(x[:, column], column).mean(0) for column in columns]
         return replace(plain, offset=np.concatenate(means))
@@ -157,23 +181,41 @@ class Encoder:
         """How many inputs the network has."""
         return len(self.mean) + (0 if self.offset is None else len(self.offset))
 
-    def __call__(self, x: Array) -> Tensor:
-        """(N, D) numbers to (N, width) inputs in single precision."""
-        if x.ndim != 2 or x.shape[1] != len(self.mean):
-            raise ValueError(must("Encoder", "x", f"of shape (N, {len(self.mean)})", x.shape))
+    def __call__(self, x: Array, predicted: Array | None = None) -> Tensor:
+        """(N, K) numbers to (N, width) inputs in single precision.
+
+        Args:
+            x: (N, K) columns.
+            predicted: (N, C) to take in the place of the trees' own predictions.
+        """
+        if x.ndim != 2 or x.shape[1] != len(self.seen.low):
+            raise ValueError(must("Encoder", "x", f"of shape (N, {len(self.seen.low)})", x.shape))
         made = np.empty((len(x), self.width), dtype=np.float32)
         rows, columns, unit = max(1, _NUMBERS // self.width), len(self.mean), self._unit
         for start in range(0, len(x), rows):
-            part, out = self.seen.bounded(x[start : start + rows]), made[start : start + rows]
+            here = slice(start, start + rows)
+            part, out = self._encoded(x[here], None if predicted is None else predicted[here]), made[here]
             out[:, :columns] = (part * unit - self.mean * unit) / (self.scale * unit)
             if self.offset is not None:
                 out[:, columns:] = np.subtract(pieces := self._pieces(part), self.offset, out=pieces)
         return torch.from_numpy(made)
 
-    def table_inputs(self, x: Array) -> Tensor | EncodedRows:
-        """The inputs of a table that networks learn from; where they are many, made when asked for."""
+    def _encoded(self, x: Array, predicted: Array | None) -> Array:
+        """(N, D) the columns that are encoded."""
+        bounded = self.seen.bounded(x)
+        if self.trees is not None and predicted is None:
+            predicted = self.trees(bounded)
+        return _columns(bounded, self.chosen, predicted)
+
+    def table_inputs(self, x: Array, predicted: Array | None = None) -> Tensor | EncodedRows:
+        """The inputs of a table that networks learn from; where they are many, made when asked for.
+
+        Args:
+            x: (N, K) columns.
+            predicted: (N, C) of trees that have not seen these rows.
+        """
         many = self.edges is not None and len(x) * self.width > _MANY
-        return EncodedRows(self, x) if many else self(x)
+        return EncodedRows(self, x, predicted) if many else self(x, predicted)
 
     def _pieces(self, x: Array, columns: slice = slice(None)) -> Array:
         """(N, D * B) pieces of some columns: those of a column add up to its place among the edges."""
@@ -194,19 +236,24 @@ class Encoder:
     @cached_property
     def _unit(self) -> Array:
         """(D,) what numbers are multiplied by first: a power of two, to leave room for differences."""
-        largest = np.maximum(np.abs(self.seen.least), np.abs(self.seen.most))
-        return np.where(largest > 1e299, 2.0**-4, 1.0)
+        largest = np.maximum(np.abs(self.seen.least), np.abs(self.seen.most))[None]
+        scores = None if self.trees is None else np.zeros((1, len(self.trees.base)))
+        return np.where(_columns(largest, self.chosen, scores)[0] > 1e299, 2.0**-4, 1.0)
 
     def as_dict(self) -> dict[str, Any]:
         """The arrays by name; `from_dict` is the way back."""
-        arrays = {"mean": self.mean, "scale": self.scale}
+        arrays: dict[str, Any] = {"mean": self.mean, "scale": self.scale}
         arrays |= {"low": self.seen.low, "high": self.seen.high, "margin": self.seen.margin}
         if self.edges is not None and self.offset is not None:
             arrays |= {"edges": self.edges, "offset": self.offset}
+        if self.chosen is not None:
+            arrays["chosen"] = self.chosen
+        if self.trees is not None:
+            arrays |= {f"trees.{name}": array for name, array in self.trees.as_dict().items()}
         return arrays
 
     @staticmethod
-    def from_dict(arrays: dict[str, Array]) -> Encoder:
+    def from_dict(arrays: dict[str, Any]) -> Encoder:
         """From the arrays of `as_dict`."""
         if "mean" in arrays and "margin" not in arrays:
             raise ValueError(
@@ -214,7 +261,10 @@ class Encoder:
                 "fit it again."
             )
         seen = Seen(arrays["low"], arrays["high"], arrays["margin"])
-        return Encoder(seen, arrays["mean"], arrays["scale"], arrays.get("edges"), arrays.get("offset"))
+        own = {name.removeprefix("trees."): a for name, a in arrays.items() if name.startswith("trees.")}
+        trees = Trees.from_dict(own, len(seen.low)) if own else None
+        edges, offset, chosen = (arrays.get(name) for name in ("edges", "offset", "chosen"))
+        return Encoder(seen, arrays["mean"], arrays["scale"], edges, offset, chosen, trees)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,11 +273,13 @@ class EncodedRows:
 
     Attributes:
         encoder: of the columns.
-        x: (N, D) columns.
+        x: (N, K) columns.
+        predicted: (N, C) of trees that have not seen these rows, if the encoder has trees.
     """
 
     encoder: Encoder
     x: Array
+    predicted: Array | None = None
     dtype = torch.float32
 
     @property
@@ -241,11 +293,18 @@ class EncodedRows:
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """(R, width) inputs of some rows."""
-        return self.encoder(self.x[rows.numpy()])
+        places = rows.numpy()
+        return self.encoder(self.x[places], None if self.predicted is None else self.predicted[places])
 
     def index_select(self, dim: int, rows: Tensor) -> Tensor:
         """As a tensor's, over axis 0."""
         return self[rows]
+
+
+def _columns(x: Array, chosen: NDArray[np.int64] | None, predicted: Array | None) -> Array:
+    """(N, D) the chosen columns of (N, K), and what is predicted beside them."""
+    x = x if chosen is None else x[:, chosen]
+    return x if predicted is None else np.concatenate([x, predicted], 1)
 
 
 def _mean_and_scale(x: Array) -> tuple[Array, Array]:

@@ -25,15 +25,20 @@ from bayesdrop.stacked.held_out import (
 from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.mixture import Component, Mixture
 from bayesdrop.stacked.proposals import Proposals
-from bayesdrop.stacked.recipe import Candidate, FitRecipe
+from bayesdrop.stacked.recipe import Candidate, FitRecipe, bins_for
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.table import TrainingTable
 from bayesdrop.stacked.train import train
+from bayesdrop.stacked.trees import Start, grow_trees
 
 __all__ = ["TableFit", "fit_tables", "grow"]
 
 #: draws of a network for the rows that it held out, when it grows
 _DRAWS = 24
+#: groups of trees, each of which is grown without a part of the rows
+_GROUPS = 4
+#: columns are left out where at most so large a share of them is kept
+_FEWER = 0.6
 
 
 def fit_tables(
@@ -56,25 +61,30 @@ def fit_tables(
         raise ValueError(must("fit_tables", "recipe", f"one, or one for each of {len(tables)}", len(recipes)))
     fits = [TableFit(table, one) for table, one in zip(tables, recipes, strict=True)]
 
-    def run(wanted: Sequence[tuple[TableFit, Tried, int]]) -> None:
-        """Train blocks of candidates: (table, candidate, block)."""
-        made = [fit.block_jobs(tried, block) for fit, tried, block in wanted]
+    def run(wanted: Sequence[tuple[TableFit, Tried, int, range]]) -> None:
+        """Train networks of candidates: (table, candidate, block, parts of the block)."""
+        made = [fit.block_jobs(tried, block, parts) for fit, tried, block, parts in wanted]
         found = iter(train([job for jobs, _ in made for job in jobs], processes=processes, progress=progress))
-        for (fit, tried, _), (jobs, held) in zip(wanted, made, strict=True):
-            fit.add(tried, [next(found) for _ in jobs], held)
+        for (fit, tried, _, parts), (jobs, held) in zip(wanted, made, strict=True):
+            fit.add(tried, [next(found) for _ in jobs], held, parts)
 
     searching = [fit for fit in fits if fit.parts]
     new = {fit: fit.tried for fit in searching}
     for turn in range(1 + max((fit.recipe.rounds for fit in searching), default=0)):
         if turn:
             new = {fit: fit.proposed() for fit in searching}
-        run([(fit, tried, 0) for fit, trials in new.items() for tried in trials])
+        run([(fit, tried, 0, fit.scouts) for fit, trials in new.items() for tried in trials])
         for fit, trials in new.items():
             for tried in trials:
                 fit.judge(tried)
-    picked = {fit: fit.picks() if fit.parts else fit.tried[:1] for fit in fits}
+    looked = {fit: fit.survivors() for fit in searching}
+    run([(fit, tried, 0, fit.others) for fit, trials in looked.items() for tried in trials if fit.others])
+    for fit, trials in looked.items():
+        for tried in trials if fit.others else ():
+            fit.judge(tried)
+    picked = {fit: fit.picks(looked[fit]) if fit.parts else fit.tried[:1] for fit in fits}
     more = [
-        (fit, tried, block)
+        (fit, tried, block, range(fit.parts))
         for fit in searching
         if not fit.recipe.refit
         for tried in fit.tried
@@ -97,6 +107,7 @@ class Tried:
     Attributes:
         candidate: what was tried.
         networks: those of it that were trained without some rows and did not diverge.
+        encoders: the name of the encoder of each of them.
         parts: what each of them says about the rows that it has not seen.
         change: the noise that suits those rows.
         score: (N,) log-likelihood of each row that was held out, NaN for others; None before it is judged.
@@ -105,6 +116,7 @@ class Tried:
 
     candidate: Candidate
     networks: list[Trained] = field(default_factory=list)
+    encoders: list[str] = field(default_factory=list)
     parts: list[HeldOut] = field(default_factory=list)
     change: Calibration = field(default_factory=Calibration)
     score: Tensor | None = None
@@ -120,19 +132,73 @@ class TableFit:
         self.folds = max(2, min(recipe.folds, self.size))
         #: networks of a block
         self.parts = min(recipe.parts, self.folds) if self.size > 1 else 0
-        self.tried = [Tried(candidate) for candidate in recipe.candidates]
-        self.encoders: dict[int, Encoder] = {}
-        self.inputs: dict[int, Tensor | EncodedRows] = {}
+        self.encoders: dict[str, Encoder] = {}
+        self.inputs: dict[str, Tensor | EncodedRows] = {}
+        self.seen = Seen.of(table.x)
+        #: parts of the rows that trees are grown for
+        self.groups = min(_GROUPS, self.folds)
+        self.start = self._grown() if any(one.needs_trees for one in recipe.candidates) else None
+        self.tried = [Tried(candidate) for candidate in recipe.candidates if self._is_of_use(candidate)]
         self.proposals = Proposals(recipe, table.seed) if recipe.rounds else None
 
-    def _job(self, tried: Tried, network: int, rows: Tensor | None, held: Tensor | None = None) -> Job:
+    @property
+    def scouts(self) -> range:
+        """The parts that all candidates hold out first."""
+        few = self.recipe.scouts is None or self.recipe.rounds or len(self.tried) <= self.recipe.survivors
+        return range(self.parts if few else min(self.recipe.scouts or 0, self.parts))
+
+    @property
+    def others(self) -> range:
+        """The parts that are left for those candidates which survive the first look."""
+        return range(len(self.scouts), self.parts)
+
+    def _grown(self) -> Start | None:
+        """Boosted trees, a group for each of some parts of the rows; a part of ours lies in one of these."""
+        place = np.empty(self.size, dtype=np.int64)
+        place[self._order(0)] = np.arange(self.size)
+        table = self.table
+        y = table.targets.numpy() if table.target is not None else table.y
+        return grow_trees(
+            table.x, y, place % self.folds % self.groups, classes=table.classes, weight=table.weight,
+            seed=table.seed,
+        )  # fmt: skip
+
+    def _is_of_use(self, candidate: Candidate) -> bool:
+        """Whether there are trees for a candidate that needs them, and columns to leave out."""
+        if not candidate.needs_trees:
+            return True
+        if self.start is None:
+            return False
+        return not candidate.few or self.start.columns <= _FEWER * self.table.x.shape[1]
+
+    def _encoding(self, candidate: Candidate, part: int) -> tuple[str, Tensor | EncodedRows]:
+        """The name of the encoder of a candidate's network that holds out a part, and its inputs."""
+        group, bins, x = part % self.groups, candidate.bins, self.table.x
+        chosen, trees, predicted, own, shared = None, None, None, "", ""
+        if self.start is not None and candidate.few:
+            chosen = self.start.telling(group, self.start.columns)
+            bins = bins_for(self.size, len(chosen), most=bins)
+            own = shared = f", {len(chosen)} columns of {group}"
+        if self.start is not None and candidate.trees:
+            trees, predicted = self.start.trees[group], self.start.predicted
+            own, shared = f"{own}, trees {group}", f"{shared}, trees"
+        name, inputs = f"{bins} bins{own}", f"{bins} bins{shared}"
+        if name not in self.encoders:
+            self.encoders[name] = Encoder.of(
+                x, bins, chosen=chosen, trees=trees, predicted=predicted, seen=self.seen
+            )
+        if inputs not in self.inputs:
+            # Groups differ in their trees alone, and the predictions of all of these are there.
+            self.inputs[inputs] = self.encoders[name].table_inputs(x, predicted)
+        return name, self.inputs[inputs]
+
+    def _job(
+        self, tried: Tried, network: int, rows: Tensor | None, held: Tensor | None = None, part: int = 0
+    ) -> Job:
         """A network of a candidate, and rows that tell it when to stop if it has patience."""
-        settings, bins = tried.candidate.settings, tried.candidate.bins
-        if bins not in self.inputs:
-            self.encoders[bins] = Encoder.of(self.table.x, bins)
-            self.inputs[bins] = self.encoders[bins].table_inputs(self.table.x)
+        settings = tried.candidate.settings
         return Job(
-            self.inputs[bins],
+            self._encoding(tried.candidate, part)[1],
             self.table.targets,
             self._in_units(settings),
             # A seed of 32 bits for every network of every table.
@@ -166,26 +232,30 @@ class TableFit:
         count = max(1, self.size // 10)
         return self._job(tried, number, order[count:].sort().values, order[:count].sort().values)
 
-    def block_jobs(self, tried: Tried, block: int) -> tuple[list[Job], list[Tensor]]:
-        """The jobs of a block of a candidate, and the rows that each of them does not see."""
+    def block_jobs(self, tried: Tried, block: int, parts: range) -> tuple[list[Job], list[Tensor]]:
+        """The jobs of some parts of a block of a candidate, and the rows that each of them does not see."""
         if self.recipe.holdout == "last":
             held = [torch.arange(self.size - max(1, self.size // self.folds), self.size)]
         else:
             # Where only some rows are held out, all blocks hold out the same: these see the whole mixture.
-            order = self._order(block if self.parts == self.folds else 0)
-            held = [torch.from_numpy(np.sort(order[part :: self.folds])) for part in range(self.parts)]
+            # So do those with trees, of which each has been grown without some rows.
+            anew = self.parts == self.folds and not tried.candidate.needs_trees
+            order = self._order(block if anew else 0)
+            held = [torch.from_numpy(np.sort(order[part :: self.folds])) for part in parts]
         jobs = [
-            self._job(tried, 1000 * block + part, rows_without(self.size, rows), rows)
-            for part, rows in enumerate(held)
+            self._job(tried, 1000 * block + part, rows_without(self.size, rows), rows, part)
+            for part, rows in zip(parts, held, strict=True)
         ]
         return jobs, held
 
-    def add(self, tried: Tried, networks: Sequence[Trained], held: Sequence[Tensor]) -> None:
+    def add(self, tried: Tried, networks: Sequence[Trained], held: Sequence[Tensor], parts: range) -> None:
         """Networks of a candidate, and what they say about the rows they have not seen."""
-        x, y, draws = self.inputs[tried.candidate.bins], self.table.targets, self.recipe.judge_draws
-        for network, rows in zip(networks, held, strict=True):
+        y, draws = self.table.targets, self.recipe.judge_draws
+        for network, rows, part in zip(networks, held, parts, strict=True):
             if not network.diverged:
+                name, x = self._encoding(tried.candidate, part)
                 tried.networks.append(network)
+                tried.encoders.append(name)
                 tried.parts.append(held_out(network, x, y, rows, num_draws=draws, seed=network.seed))
 
     def judge(self, tried: Tried) -> None:
@@ -227,9 +297,17 @@ class TableFit:
         self.tried += new
         return new
 
-    def picks(self) -> list[Tried]:
+    def survivors(self) -> list[Tried]:
+        """The candidates that make the rows held out for a first look most probable."""
+        if not self.others:
+            return self.tried
+        known = [(float(one.score.nanmean()), one) for one in self.tried if one.score is not None]
+        ranked = sorted(known, key=lambda pair: -pair[0])[: self.recipe.survivors]
+        return [one for one in self.tried if any(one is kept for _, kept in ranked)]
+
+    def picks(self, trials: Sequence[Tried]) -> list[Tried]:
         """Candidates of the blocks, each picked so as to make unseen rows most probable with those before."""
-        known = [(one, one.score) for one in self.tried if one.score is not None]
+        known = [(one, one.score) for one in trials if one.score is not None]
         known = [(one, score) for one, score in known if not bool(score.isnan().all())]
         if not known:
             raise _all_diverged()
@@ -250,16 +328,18 @@ class TableFit:
         else:
             best, dof = picked[0], picked[0].change.dof
             kept = [calibrated(one, best.change) for one in refitted if not one.diverged]
-            components = [Component(network, best.candidate.bins) for network in kept]
+            name = self._encoding(best.candidate, 0)[0]
+            components = [Component(network, name) for network in kept]
         if not components:
             raise _all_diverged()
         return Mixture(
             components=tuple(components),
-            encoders={bins: self.encoders[bins] for bins in sorted({one.bins for one in components})},
+            encoders={name: self.encoders[name] for name in sorted({one.encoder for one in components})},
             target=self.table.target,
             num_draws=self.recipe.num_draws,
             dof=dof,
             search=tuple(self._search_row(one, list(picked).count(one)) for one in self.tried),
+            start=self.start if any("trees" in one.encoder for one in components) else None,
         )
 
     def _blended(self, kept: Sequence[Tried]) -> tuple[list[Component], float]:
@@ -270,9 +350,9 @@ class TableFit:
         if self.recipe.calibrate and len(parts) > 1:
             last = calibrate(parts, self.size, given=changes, tails=self.recipe.tails)
         components = [
-            Component(calibrated(calibrated(network, one.change), last), one.candidate.bins, part.rows)
+            Component(calibrated(calibrated(network, one.change), last), name, part.rows)
             for one in kept
-            for network, part in zip(one.networks, one.parts, strict=True)
+            for network, name, part in zip(one.networks, one.encoders, one.parts, strict=True)
         ]
         return components, last.dof
 
@@ -281,6 +361,8 @@ class TableFit:
             "candidate": str(tried.candidate),
             "settings": tried.candidate.settings.as_dict(),
             "bins": tried.candidate.bins,
+            "trees": tried.candidate.trees,
+            "few_columns": tried.candidate.few,
             "log_likelihood": self._log_likelihood(tried),
             "shift": tried.change.shift,
             "slope": tried.change.slope,
@@ -321,8 +403,14 @@ def grow(
     if not 0 < known < size:
         raise ValueError(must("grow", "known", f"from 1 to {size - 1}: there must be new rows", known))
     seen = mixture.seen.joined(Seen.of(table.x))
-    encoders = {bins: replace(encoder, seen=seen) for bins, encoder in mixture.encoders.items()}
-    inputs = {bins: encoder.table_inputs(table.x) for bins, encoder in encoders.items()}
+    encoders = {name: replace(encoder, seen=seen) for name, encoder in mixture.encoders.items()}
+    start = None if mixture.start is None else mixture.start.with_rows(table.x[known:])
+    inputs = {
+        name: encoder.table_inputs(
+            table.x, None if start is None or encoder.trees is None else start.predicted
+        )
+        for name, encoder in encoders.items()
+    }
     targets = table.targets_in(mixture.target)
     source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([table.seed, size])))
     jobs: list[Job] = []
@@ -334,7 +422,7 @@ def grow(
             apart = torch.cat([apart, new])
         count = epochs or max(1, network.settings.epochs // 4)
         job = Job(
-            inputs[component.bins],
+            inputs[component.encoder],
             targets,
             replace(network.settings, epochs=count, patience=None, check_every=count),
             seed=int(source.integers(2**32)),
@@ -351,15 +439,15 @@ def grow(
     for component, found, apart in zip(
         mixture.components, train(jobs, processes=processes), held, strict=True
     ):
-        old, bins = component.network, component.bins
+        old, name = component.network, component.encoder
         # What diverges stays as it was.
         network = old if found.diverged else replace(found, settings=old.settings)
-        components.append(Component(network, bins, apart))
+        components.append(Component(network, name, apart))
         if apart is not None and len(apart):
-            parts.append(held_out(network, inputs[bins], targets, apart, num_draws=_DRAWS, seed=network.seed))
+            parts.append(held_out(network, inputs[name], targets, apart, num_draws=_DRAWS, seed=network.seed))
     change = Calibration(dof=mixture.dof)
     if parts:
         tails = math.isfinite(mixture.dof)
         change = calibrate(parts, size, given=[Calibration()] * len(parts), tails=tails)
     changed = [replace(one, network=calibrated(one.network, change)) for one in components]
-    return replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof)
+    return replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof, start=start)

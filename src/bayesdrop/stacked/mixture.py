@@ -19,16 +19,17 @@ from bayesdrop.stacked.heads import expected
 from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.scores import draw_outputs, mean_weight_outputs
 from bayesdrop.stacked.table import TargetScale
+from bayesdrop.stacked.trees import Start
 
 __all__ = ["Component", "Mixture", "gamma_quantiles"]
 
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """A network, the encoding of its inputs, and the places of the rows that it has not seen."""
+    """A network, the name of its encoder, and the places of the rows that it has not seen."""
 
     network: Trained
-    bins: int
+    encoder: str
     held: Tensor | None = None
 
 
@@ -38,21 +39,23 @@ class Mixture:
 
     Attributes:
         components: the networks.
-        encoders: by their number of bins.
+        encoders: by their names.
         target: scale of the targets; None for classes and labels.
         num_draws: draws of all networks together.
         dof: degrees of freedom of Student's t; infinite for Gaussian noise. A t is a mixture of Gaussians
             of many scales: every draw has a noise scale of its own, at evenly spaced quantiles.
         search: what was tried: one row a candidate, with its log-likelihood on held-out rows in the target's
             units and how many blocks were picked.
+        start: the boosted trees of the table's rows, if any network is told of them; not written to files.
     """
 
     components: tuple[Component, ...]
-    encoders: dict[int, Encoder]
+    encoders: dict[str, Encoder]
     target: TargetScale | None
     num_draws: int
     dof: float = math.inf
     search: tuple[dict[str, Any], ...] = field(default=())
+    start: Start | None = None
 
     @property
     def seen(self) -> Seen:
@@ -78,7 +81,7 @@ class Mixture:
         """Outputs of the draws in the target's units, some at a time: (C, N, outputs)."""
         total = self.num_draws if num_draws is None else num_draws
         counts = self._counts(total)
-        inputs = {bins: encoder(x) for bins, encoder in self.encoders.items()}
+        inputs = {name: encoder(x) for name, encoder in self.encoders.items()}
         one_noise = isinstance(self.likelihood, Gaussian)
         scales = self._log_scales(total, seed)
         done = 0
@@ -86,7 +89,7 @@ class Mixture:
             network, level = component.network, component.network.log_noise_std
             # Every network has functions of its own.
             for output in draw_outputs(
-                network, inputs[component.bins], num_draws=count, seed=seed + 7919 * place
+                network, inputs[component.encoder], num_draws=count, seed=seed + 7919 * place
             ):
                 if self.target is None or one_noise:
                     value = output.to(torch.float64)
@@ -147,10 +150,10 @@ class Mixture:
         Args:
             x: (N, D) columns as those of the table.
         """
-        inputs = {bins: encoder(x) for bins, encoder in self.encoders.items()}
+        inputs = {name: encoder(x) for name, encoder in self.encoders.items()}
         means = []
         for component in self.components:
-            output = mean_weight_outputs(component.network, inputs[component.bins]).double()
+            output = mean_weight_outputs(component.network, inputs[component.encoder]).double()
             if self.target is not None:
                 output = self.target.outputs(output, heteroscedastic=self.noise == "heteroscedastic")
             means.append(

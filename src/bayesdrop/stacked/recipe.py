@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bayesdrop.errors import is_one_of, must, whole_number
+from bayesdrop.errors import is_one_of, must, must_be_flag, whole_number
 from bayesdrop.stacked.heads import LOGITS
 from bayesdrop.stacked.settings import NoiseModel, Settings
 
-__all__ = ["PRESETS", "Candidate", "FitRecipe", "preset_recipe"]
+__all__ = ["PRESETS", "Candidate", "FitRecipe", "bins_for", "preset_recipe"]
 
+#: columns from which on it is tried to leave some of them out
+_WIDE = 12
 #: rows from which the papers' networks have 100 units instead of 50
 _MANY = 40_000
 
@@ -23,20 +25,32 @@ class Candidate:
     Args:
         settings: how it is built and trained.
         bins: intervals of the piecewise-linear encoding of every column (see `Encoder`); 0 for none.
+        trees: whether it is told what boosted trees predict (see `Start`).
+        few: whether columns that do not count for the trees are left out.
     """
 
     settings: Settings
     bins: int = 0
+    trees: bool = False
+    few: bool = False
 
     def __post_init__(self) -> None:
         bins = whole_number("Candidate", "bins", self.bins, at_least=0, at_most=10_000)
         object.__setattr__(self, "bins", bins)
+        must_be_flag("Candidate", trees=self.trees, few=self.few)
+
+    @property
+    def needs_trees(self) -> bool:
+        """Whether trees must be grown for it."""
+        return self.trees or self.few
 
     def __str__(self) -> str:
         one = self.settings
         shape = "-".join(str(width) for width in one.hidden)
         extra = "" if one.noise_pace is None else f", noise pace {one.noise_pace:g}"
         extra += f", {self.bins} bins" if self.bins else ""
+        extra += ", boosted trees" if self.trees else ""
+        extra += ", few columns" if self.few else ""
         return f"{one.method} {shape} {one.activation}, p {one.p}, l {one.length_scale:g}{extra}"
 
 
@@ -56,6 +70,8 @@ class FitRecipe:
         folds: the table is cut into so many parts at random.
         parts: how many of them are held out, by a network each; 0 for no search at all.
         blocks: how many blocks of `parts` networks are picked.
+        scouts: parts that are held out for a first look at all candidates; all of them if None.
+        survivors: candidates that go on after the first look, to the parts that are left.
         holdout: "random" parts, or the "last" rows as they stand (one part: folds of 5 are 20 %).
         refit: train the candidate that is best on all rows, `restarts` times.
         restarts: networks of a refit, or of a fit without search.
@@ -74,6 +90,8 @@ class FitRecipe:
     folds: int = 10
     parts: int = 10
     blocks: int = 1
+    scouts: int | None = None
+    survivors: int = 3
     holdout: Literal["random", "last"] = "random"
     refit: bool = False
     restarts: int = 1
@@ -98,7 +116,13 @@ class FitRecipe:
             raise ValueError(must("FitRecipe", "parts", "at least 1 with something to choose", 0, hint))
         if self.holdout == "last" and self.parts > 1:
             raise ValueError(must("FitRecipe", "parts", "1 with holdout='last'", self.parts))
-        for name in ("blocks", "restarts", "num_draws", "judge_draws", "batch"):
+        if (self.refit or self.parts == 0) and any(one.needs_trees for one in self.candidates):
+            want = "without trees, unless the networks that held rows out are kept"
+            raise ValueError(must("FitRecipe", "candidates", want, self.candidates))
+        if self.scouts is not None:
+            scouts = whole_number("FitRecipe", "scouts", self.scouts, at_least=1)
+            object.__setattr__(self, "scouts", scouts)
+        for name in ("blocks", "survivors", "restarts", "num_draws", "judge_draws", "batch"):
             object.__setattr__(self, name, whole_number("FitRecipe", name, getattr(self, name), at_least=1))
         if self.precisions is not None and any(one.settings.noise != "fixed" for one in self.candidates):
             raise ValueError(must("FitRecipe", "precisions", "None unless noise='fixed'", self.precisions))
@@ -225,14 +249,24 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     rough = Settings(hidden=(width,) * 2, p=0.1 if small else 0.05, activation="relu", **common)
     smooth = Settings(hidden=(width,) * 2, p=0.01, activation="silu", **common)
     deep = replace(smooth, hidden=(width,) * 3)
-    candidates = [Candidate(rough), Candidate(deep)]
-    bins = _bins(rows, columns, most=32 if small else 64)
+    most = 32 if small else 64
+    bins = bins_for(rows, columns, most=most)
+    candidates = [Candidate(rough)] if small and bins else [Candidate(rough), Candidate(deep)]
     if bins:
         candidates += [Candidate(rough, bins), Candidate(smooth, bins)]
+    candidates += [Candidate(rough, trees=True), Candidate(smooth, bins, trees=True)]
+    if columns >= _WIDE:
+        # Columns that tell nothing cost networks of few rows dearly.
+        candidates += [
+            Candidate(rough, most // 2, few=True),
+            Candidate(smooth, most // 2, trees=True, few=True),
+        ]
     # Few rows: every row is held out in turn. Many: some 1,400 are enough to choose by.
     folds = min(8 if small else 10 if rows < 20_000 else 20, max(2, rows))
     parts = min(folds, max(1, -(-1400 * folds // rows)))
-    return FitRecipe(tuple(candidates), folds=folds, parts=parts, blocks=4 if parts > 1 else 6, tails=True)
+    return FitRecipe(
+        tuple(candidates), folds=folds, parts=parts, blocks=4 if parts > 1 else 6, scouts=3, tails=True
+    )
 
 
 def quick_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> FitRecipe:
@@ -247,7 +281,7 @@ def quick_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedasti
     epochs = max(1, min(150, round(1200 * batch / rows)))
     common: dict[str, Any] = {"noise": noise, "batch_size": batch, "epochs": epochs, "check_every": epochs}
     settings = Settings(hidden=(64, 64), p=0.05, lr=5e-3, **common)
-    bins = _bins(rows, columns, most=16)
+    bins = bins_for(rows, columns, most=16)
     candidates = [Candidate(settings)] + ([Candidate(settings, bins)] if bins else [])
     folds = min(5, max(2, rows))
     return FitRecipe(tuple(candidates), folds=folds, parts=min(2, folds), blocks=2, num_draws=100, tails=True)
@@ -257,8 +291,14 @@ def _units(rows: int) -> int:
     return 100 if rows >= _MANY else 50
 
 
-def _bins(rows: int, columns: int, most: int = 64) -> int:
-    """Intervals of a column's encoding: about ten rows each at least, and not too many inputs in all."""
+def bins_for(rows: int, columns: int, most: int = 64) -> int:
+    """Intervals of a column's encoding: about ten rows each at least, and not too many inputs in all.
+
+    Args:
+        rows: N of the table.
+        columns: that are encoded.
+        most: intervals.
+    """
     bins = min(most, rows // 10, 512 // columns)
     return bins if bins >= 4 else 0
 

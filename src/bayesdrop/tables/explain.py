@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.tables.cells import Array
-from bayesdrop.tables.functions import Functions, Parts, inputs_of, standardised
+from bayesdrop.tables.functions import Functions, Parts, inputs_in_use, inputs_of, standardised
 from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.rows import TrainingRows, cells_of, row_numbers
 from bayesdrop.tables.score import predict_frame
@@ -158,8 +158,8 @@ def explain_row(model: TableModel, frame: Any, rows: TrainingRows | None = None)
     cells = [str(frame[column.name].iloc[0]) for column, _ in places]
     effects = column_effects(functions, x, stand_ins, [where for _, where in places], label)
     near = rows.first(_CANDIDATES)
-    scale = standardised(model.estimator)
-    order, distances, farther = nearest_rows(scale(x)[0], scale(near.x))
+    scale, used = standardised(model.estimator, rows.x), inputs_in_use(model.estimator)
+    order, distances, farther = nearest_rows(scale(x)[0, used], scale(near.x)[:, used])
     asked = helpful_label(functions, x, near.x, label, classes=not model.root)
     texts = cells_of(schema, near.x)
     names = [column.name for column, _ in places]

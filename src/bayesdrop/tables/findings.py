@@ -87,7 +87,7 @@ class Findings:
             self.x,
             self.judged.target,
             classes=len(self.model.schema.classes),
-            standardise=standardised(self.model.estimator),
+            standardise=standardised(self.model.estimator, self.training.x),
         )
 
     @cached_property

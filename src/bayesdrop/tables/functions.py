@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bayesdrop.likelihoods import Categorical
 from bayesdrop.predict import Prediction
+from bayesdrop.stacked.encode import Encoder
 from bayesdrop.tables.cells import Array
 from bayesdrop.tables.schema import Column, Schema
 
-__all__ = ["Functions", "Parts", "affordable_rows", "inputs_of", "standardised"]
+__all__ = ["Functions", "Parts", "affordable_rows", "inputs_in_use", "inputs_of", "standardised"]
 
 #: numbers of draws that are held at a time
 _NUMBERS = 2**22
@@ -117,16 +119,30 @@ def inputs_of(schema: Schema) -> list[tuple[Column, slice]]:
     return made
 
 
-def standardised(estimator: Any) -> Callable[[Array], Array]:
-    """From (N, K) inputs to the model's own standardised columns, (N, K): far cells lie at their bound."""
-    encoder = next(iter(estimator.mixture_.encoders.values()))
-    width = len(encoder.mean)
+def standardised(estimator: Any, rows: Array) -> Callable[[Array], Array]:
+    """From (N, K) inputs to columns of mean 0 and variance 1, (N, K), as a model's networks get theirs.
+
+    Cells far beyond those of the fit lie at their bound.
+
+    Args:
+        estimator: fitted.
+        rows: (M, K) inputs of rows that it was fitted to, whose mean and variance are meant; M at least 1.
+    """
+    encoder = Encoder.of(rows, seen=estimator.mixture_.seen)
 
     def apply(x: Array) -> Array:
-        made: Array = encoder(x)[:, :width].double().numpy()
+        made: Array = encoder(x).double().numpy()
         return made
 
     return apply
+
+
+def inputs_in_use(estimator: Any) -> NDArray[np.int64]:
+    """Places of the inputs that some network is told of, itself or by trees."""
+    encoders = estimator.mixture_.encoders.values()
+    everything = np.arange(len(estimator.mixture_.seen.low))
+    told = [everything if one.chosen is None or one.trees is not None else one.chosen for one in encoders]
+    return np.unique(np.concatenate(told))
 
 
 def affordable_rows(estimator: Any, num_draws: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,7 +44,7 @@ def what_it_uses(found: Findings) -> str:
     rows = []
     for one in shown:
         row = [shortened(names[one.place]), written(one.value, digits), written(one.error, digits)]
-        rows.append(row + ([f"{rates[one.place]:.3f}"] if rates is not None else []))
+        rows.append(row + ([written(rates[one.place], 0.1)] if rates is not None else []))
     left = len(names) - len(shown)
     more = f" {counted(left, 'column')} that cost less are not shown." if left else ""
     said = note(
@@ -70,19 +71,23 @@ def _importance_picture(found: Findings, shown: list[Any], names: list[str]) -> 
 
 
 def _input_rates(found: Findings) -> list[float] | None:
-    """Mean learned rate of dropping the inputs of every column; None where none are learned apart."""
+    """Mean learned rate of dropping the inputs of every column; None where none are learned apart.
+
+    NaN for a column that no network is told of.
+    """
     mixture = found.model.estimator.mixture_
     places = inputs_of(found.model.schema)
-    width = places[-1][1].stop
-    rates: list[Array] = []
+    total, count = np.zeros(places[-1][1].stop), np.zeros(places[-1][1].stop)
     for component in mixture.components:
-        p = component.network.p[0]
-        if component.network.settings.method not in ("concrete", "learnable") or p.numel() < width:
+        p, encoder = component.network.p[0], mixture.encoders[component.encoder]
+        chosen = np.arange(len(total)) if encoder.chosen is None else encoder.chosen
+        if component.network.settings.method not in ("concrete", "learnable") or p.numel() < len(chosen):
             return None
-        # The columns themselves come first, what encodes them after.
-        rates.append(p.double().numpy().reshape(-1)[:width])
-    mean = np.mean(rates, 0)
-    return [float(mean[where].mean()) for _, where in places]
+        # The columns themselves come first, predictions of trees and what encodes them after.
+        total[chosen] += p.double().numpy().reshape(-1)[: len(chosen)]
+        count[chosen] += 1
+    sums = [(float(total[where].sum()), float(count[where].sum())) for _, where in places]
+    return [rate / networks if networks else math.nan for rate, networks in sums]
 
 
 # partial dependence

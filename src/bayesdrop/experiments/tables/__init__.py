@@ -1,0 +1,93 @@
+"""66 tables: likelihood, CRPS, errors and coverage beside NGBoost, CatBoost, LightGBM and others.
+
+`bayesdrop fit` with its defaults, on real tables of 100 to 10,000 rows with categories, missing cells and
+dates among them, against what else one would reach for: NGBoost (Normal), CatBoost (RMSEWithUncertainty),
+LightGBM with split conformal intervals, a Gaussian process on up to 2,000 rows, and ridge or logistic
+regression. Nobody is tuned; boosting stops early by a tenth of its rows. Every contender has the same five
+random splits, 80 % to 20 %, and one thread; all are measured by the same functions of `bayesdrop.metrics`.
+
+A third of the tables, chosen by a hash of their names, is for development. The others are kept aside: claims
+are judged on them alone. Ranks are means over tables, with intervals from resampling the tables.
+
+The tables are read from `$BAYESDROP_DATA` (UCI), scikit-learn, statsmodels and small packages that hold CSV
+files, which the extra "bench" brings; the boosting libraries live in an environment of their own, which
+`make tables-peers` makes (`$BAYESDROP_PEERS` names another Python that has them). What is not there is "not
+run". Single tables and contenders: `--set datasets=boston,cars --set contenders=ours,quick,ngboost`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bayesdrop.data import DataNotFound
+from bayesdrop.experiments.pieces import PieceCache, run_groups
+from bayesdrop.experiments.row import Outcome, Row
+from bayesdrop.experiments.tables.catalogue import CATALOGUE, DEVELOPMENT, Entry, entry_of
+from bayesdrop.experiments.tables.contenders import contender_of, peers_python, trial
+from bayesdrop.experiments.tables.picture import draw
+from bayesdrop.experiments.tables.report import Board, make_arrays, make_claims, make_notes, make_rows
+from bayesdrop.experiments.tables.sources import load_table
+
+__all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
+
+#: of how rows are split and measured; contenders have revisions of their own
+REVISION = 1
+_PEERS = ("ngboost", "catboost", "lightgbm", "process", "linear")
+
+
+@dataclass(frozen=True)
+class Config:
+    """All tables, five splits."""
+
+    datasets: tuple[str, ...] = tuple(CATALOGUE)
+    contenders: tuple[str, ...] = ("ours", "quick", *_PEERS)
+    num_splits: int = 5
+    max_rows: int = 10_000  #: of a table; longer ones give rows chosen at random, always the same
+
+
+SMOKE = Config(datasets=("yacht", "iris"), contenders=("quick", "linear"), num_splits=2, max_rows=150)
+PRESETS = {
+    "quick": Config(
+        datasets=("boston", "cars", "penguins", "tips", "iris", "glass", "survey", "womenlf"), num_splits=1
+    ),
+    "development": Config(datasets=DEVELOPMENT),
+}
+
+
+def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
+    """Every contender on every split of every table; ranks, coverage, and the claims."""
+    entries, absent = _at_hand(config)
+    python = peers_python()
+    missing = [name for name in config.contenders if contender_of(name).where == "apart" and python is None]
+    contenders = tuple(name for name in config.contenders if name not in missing)
+    groups = {
+        (entry.name, name): [
+            {
+                "table": entry.name,
+                "contender": name,
+                "revision": contender_of(name).revision,
+                "split": split,
+                "max_rows": config.max_rows,
+            }
+            for split in range(config.num_splits)
+        ]
+        for entry in entries
+        for name in contenders
+    }
+    pieces = run_groups(groups, trial, cache=cache, progress=progress, label="tables")
+    board = Board(tuple(entries), contenders, pieces)
+    rows = [*make_rows(board, missing), *absent]
+    return Outcome(rows, make_claims(board), make_arrays(board), make_notes(board))
+
+
+def _at_hand(config: Config) -> tuple[list[Entry], list[Row]]:
+    """Tables that can be read, and rows for those that cannot."""
+    entries, absent = [], []
+    for name in config.datasets:
+        entry = entry_of(name)
+        try:
+            load_table(entry, config.max_rows)
+            entries.append(entry)
+        except DataNotFound as error:
+            absent.append(Row(name, "all", None, None, note=error.brief))
+    return entries, absent

@@ -1,0 +1,378 @@
+"""Boosted trees as plain arrays, and what they predict of rows that they have not seen.
+
+Trees find in a second what networks of few rows find late: which columns count, and where a column jumps.
+Their prediction is one more column for a network, and they tell which columns to leave out. The trees are
+by scikit-learn and held as arrays: nothing is pickled, and no version of it is needed to predict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesdrop.errors import must, require
+
+__all__ = ["Start", "Trees", "grow_trees"]
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+#: rows that a group of trees is grown from, at most: beyond that they gain little
+_ROWS = 60_000
+#: outputs (targets, labels, classes) for which trees are grown, at most
+_OUTPUTS = 10
+#: standard errors by which a column must count
+_SURE = 2.5
+#: rows of a part on which columns are shuffled, and trees are counted, at most
+_SOME = 1000
+#: cells of a table and trees that are looked at at a time
+_CELLS = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Boosted regression trees: base + the sum over trees of the leaf that a row falls into.
+
+    At an inner node a row goes left if its value is at most the threshold. A leaf points to itself, so that
+    walking `depth` steps from the root ends at a leaf from everywhere.
+
+    Attributes:
+        feature: (M,) the column that a node asks for; 0 at a leaf.
+        threshold: (M,) of a node; 0 at a leaf.
+        left: (M,) where a row goes that is not above the threshold.
+        right: (M,) where the others go.
+        value: (M,) of a leaf; 0 elsewhere.
+        roots: (T, C) the first node of every tree of every output.
+        base: (C,) what trees start from.
+        depth: steps from any root to any leaf, at most.
+    """
+
+    feature: Places
+    threshold: Array
+    left: Places
+    right: Places
+    value: Array
+    roots: Places
+    base: Array
+    depth: int
+
+    def __call__(self, x: Array) -> Array:
+        """(N, K) columns to (N, C) scores: a number, or the log-odds of classes."""
+        made = np.empty((len(x), self.roots.shape[1]))
+        rows = max(1, _CELLS // max(1, self.roots.size))
+        for start in range(0, len(x), rows):
+            made[start : start + rows] = self.leaves(x[start : start + rows]).sum(1) + self.base
+        return made
+
+    def leaves(self, x: Array) -> Array:
+        """(N, T, C) what every tree adds."""
+        at = np.broadcast_to(self.roots, (len(x), *self.roots.shape)).copy()
+        row = np.arange(len(x))[:, None, None]
+        for _ in range(self.depth):
+            above = x[row, self.feature[at]] > self.threshold[at]
+            at = np.where(above, self.right[at], self.left[at])
+        return self.value[at]
+
+    def first(self, count: int) -> Trees:
+        """The first `count` trees of every output, without the nodes of the others."""
+        roots = self.roots[:count]
+        kept = np.zeros(len(self.feature), dtype=bool)
+        at = roots.ravel()
+        while len(at):
+            kept[at] = True
+            below = np.concatenate([self.left[at], self.right[at]])
+            at = np.unique(below[~kept[below]])
+        place = np.cumsum(kept) - 1
+        return Trees(
+            self.feature[kept], self.threshold[kept], place[self.left[kept]], place[self.right[kept]],
+            self.value[kept], place[roots], self.base, self.depth,
+        )  # fmt: skip
+
+    def as_dict(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name; `from_dict` is the way back."""
+        return {
+            "feature": self.feature, "threshold": self.threshold, "left": self.left, "right": self.right,
+            "value": self.value, "roots": self.roots, "base": self.base, "depth": np.array(self.depth),
+        }  # fmt: skip
+
+    @staticmethod
+    def from_dict(arrays: dict[str, NDArray[Any]], columns: int) -> Trees:
+        """From the arrays of `as_dict`; a `ValueError` if these are no trees over so many columns.
+
+        Args:
+            arrays: by name.
+            columns: K of the table.
+        """
+        numbers = {"threshold", "value", "base"}
+        kinds = {name: np.float64 if name in numbers else np.int64 for name in Trees.__dataclass_fields__}
+        if {name: array.dtype.type for name, array in arrays.items()} != kinds:
+            raise ValueError(must("Trees", "arrays", f"{', '.join(kinds)}", sorted(arrays)))
+        depth = arrays["depth"]
+        nodes = arrays["feature"].shape
+        roots = arrays["roots"]
+        sound = (
+            len(nodes) == 1
+            and all(arrays[name].shape == nodes for name in ("threshold", "left", "right", "value"))
+            and depth.shape == ()
+            and 0 <= int(depth) <= nodes[0]
+            and roots.ndim == 2
+            and arrays["base"].shape == roots.shape[1:]
+            and _are_places(arrays["feature"], columns)
+            and all(_are_places(arrays[name], nodes[0]) for name in ("left", "right", "roots"))
+            and all(np.isfinite(arrays[name]).all() for name in numbers)
+        )
+        if not sound:
+            raise ValueError(must("Trees", "arrays", f"those of trees over {columns} columns", nodes))
+        rest = {name: array for name, array in arrays.items() if name != "depth"}
+        return Trees(**rest, depth=int(depth))
+
+
+def _are_places(values: Places, count: int) -> bool:
+    return bool(((values >= 0) & (values < count)).all())
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """What boosted trees make of a table: one group of trees for every part of the rows.
+
+    The trees of a part are grown from the other parts. Their prediction of a row is therefore never that of
+    trees which have seen its target.
+
+    Attributes:
+        parts: (N,) the part of every row.
+        trees: one for each part.
+        harm: (parts, K) by how much the loss of a part's rows grows when the values of a column are
+            shuffled among them, as the trees of that part predict them.
+        doubt: (parts, K) its standard errors.
+        predicted: (N, C) of every row, by the trees of its part.
+    """
+
+    parts: Places
+    trees: tuple[Trees, ...]
+    harm: Array
+    doubt: Array
+    predicted: Array
+
+    def telling(self, part: int, count: int) -> Places:
+        """The `count` columns that count most for the rows of all other parts, in the order of the table.
+
+        Nothing of it was measured on the rows of the part itself.
+        """
+        others = np.arange(len(self.trees)) != part
+        return np.sort(np.argsort(-self.harm[others].mean(0), kind="stable")[:count])
+
+    def with_rows(self, x: Array) -> Start:
+        """The same with further rows, which no tree has seen: all of them together predict these.
+
+        Args:
+            x: (M, K) columns of the new rows.
+        """
+        new = np.mean([trees(x) for trees in self.trees], 0)
+        parts = np.concatenate([self.parts, np.arange(len(x)) % len(self.trees)])
+        predicted = np.concatenate([self.predicted, new])
+        return Start(parts, self.trees, self.harm, self.doubt, predicted)
+
+    @property
+    def columns(self) -> int:
+        """How many columns count: by more than chance, and by a hundredth of the one that counts most."""
+        harm, doubt = self.harm.mean(0), np.sqrt(np.square(self.doubt).sum(0)) / len(self.trees)
+        return max(1, int(((harm > _SURE * doubt) & (harm > 0.01 * harm.max())).sum()))
+
+
+def grow_trees(
+    x: Array,
+    y: NDArray[Any],
+    parts: Places,
+    *,
+    classes: int | None = None,
+    weight: Array | None = None,
+    seed: int = 0,
+) -> Start | None:
+    """Grow trees on all parts of a table but one, for each part; as many trees as suit unseen rows best.
+
+    Args:
+        x: (N, K) columns.
+        y: (N, D) targets, standardised; (N,) classes 0, 1, ...; or (N, D) labels as bool.
+        parts: (N,) the part of every row: 0, 1, ...
+        classes: how many classes there are.
+        weight: (N,) of the rows.
+        seed: of everything random.
+
+    Returns: None where trees cannot be grown for every part: a class or a label is missing in the others, or
+        there are too many outputs.
+    """
+    problems = _problems(y, classes)
+    count = int(parts.max()) + 1
+    if len(problems) > _OUTPUTS or (classes is not None and classes > _OUTPUTS):
+        return None
+    others = [np.flatnonzero(parts != part) for part in range(count)]
+    if any(one.kind != "number" and not one.is_complete(rows) for one in problems for rows in others):
+        return None
+    source = np.random.default_rng(seed)
+    grown: list[Trees] = []
+    for part, rows in enumerate(others):
+        some = np.sort(source.permutation(rows)[:_ROWS]) if len(rows) > _ROWS else rows
+        grown.append(_joined([one.grown(x[some], some, weight, seed=seed + part) for one in problems]))
+    unseen = [np.sort(source.permutation(np.flatnonzero(parts == part))[:_SOME]) for part in range(count)]
+    best = _best_count(x, grown, unseen, problems, weight)
+    short = tuple(trees.first(best) for trees in grown)
+    predicted = np.empty((len(x), short[0].roots.shape[1]))
+    for part, trees in enumerate(short):
+        own = parts == part
+        predicted[own] = trees(x[own])
+    found = [_shuffled(x, *one, problems, source) for one in zip(short, unseen, strict=True)]
+    harm, doubt = (np.stack(values) for values in zip(*found, strict=True))
+    return Start(parts, short, harm, doubt, predicted)
+
+
+def _shuffled(
+    x: Array, trees: Trees, rows: Places, problems: Sequence[_Problem], source: np.random.Generator
+) -> tuple[Array, Array]:
+    """(K,) by how much the mean loss of rows grows when a column is shuffled among them; standard errors."""
+    here = x[rows]
+    before = _loss(trees(here), rows, problems)
+    harm, doubt = np.zeros(x.shape[1]), np.zeros(x.shape[1])
+    # A column that no tree asks for does not count.
+    for column in np.unique(trees.feature[trees.left != np.arange(len(trees.left))]):
+        changed = here.copy()
+        changed[:, column] = source.permutation(changed[:, column])
+        grows = _loss(trees(changed), rows, problems) - before
+        harm[column], doubt[column] = grows.mean(), grows.std() / np.sqrt(len(rows))
+    return harm, doubt
+
+
+def _loss(scores: Array, rows: Places, problems: Sequence[_Problem]) -> Array:
+    """(n, ...) loss of scores (n, ..., C) of some rows, summed over problems."""
+    outputs = np.split(scores, len(problems), -1)
+    total: Array = np.sum([one.loss(own, rows) for one, own in zip(problems, outputs, strict=True)], 0)
+    return total
+
+
+def _problems(y: NDArray[Any], classes: int | None) -> list[_Problem]:
+    if classes is not None:
+        return [_Problem("classes", y, classes)]
+    kind = "label" if y.dtype == np.bool_ else "number"
+    return [_Problem(kind, y[:, column], 2) for column in range(y.shape[1])]
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """One target, one label, or the classes of a table."""
+
+    kind: str  #: "number", "label" or "classes"
+    y: NDArray[Any]
+    classes: int
+
+    def is_complete(self, rows: Places) -> bool:
+        """Whether every class is among some rows."""
+        return len(np.unique(self.y[rows])) == self.classes
+
+    def grown(self, x: Array, rows: Places, weight: Array | None, *, seed: int) -> Trees:
+        """Trees of these rows."""
+        ensemble = require("sklearn.ensemble", extra="sklearn", owner="boosted trees")
+        limits = require("threadpoolctl", extra="sklearn", owner="boosted trees")
+        number = self.kind == "number"
+        kind = ensemble.HistGradientBoostingRegressor if number else ensemble.HistGradientBoostingClassifier
+        size = len(x)
+        model = kind(
+            learning_rate=0.07,
+            max_iter=250 if x.shape[1] <= 50 else 120,
+            max_leaf_nodes=16 if size < 3000 else 31,
+            min_samples_leaf=max(4, min(20, size // 40)),
+            l2_regularization=1.0,
+            max_features=0.6 if x.shape[1] <= 50 else 0.3,
+            early_stopping=False,
+            random_state=seed % 2**32,
+        )
+        # Sums over threads round otherwise from machine to machine, and a tree may then cut elsewhere.
+        with limits.threadpool_limits(1):
+            model.fit(x, self.y[rows], None if weight is None else weight[rows])
+        return _read(model)
+
+    def loss(self, scores: Array, rows: Places) -> Array:
+        """(n, ...) loss of scores (n, ..., C) of some rows."""
+        y = self.y[rows]
+        if self.kind == "number":
+            value: Array = np.square(scores[..., 0] - y.reshape(-1, *[1] * (scores.ndim - 2)))
+            return value
+        if scores.shape[-1] == 1:
+            sign = np.where(y.astype(bool), -1.0, 1.0).reshape(-1, *[1] * (scores.ndim - 2))
+            return np.logaddexp(0, sign * scores[..., 0])
+        largest = scores.max(-1, keepdims=True)
+        total = np.log(np.exp(scores - largest).sum(-1)) + largest[..., 0]
+        own = np.take_along_axis(scores, y.reshape(-1, *[1] * (scores.ndim - 1)), -1)[..., 0]
+        value = total - own
+        return value
+
+
+def _read(model: Any) -> Trees:
+    """The trees of a fitted model of scikit-learn."""
+    try:
+        predictors, base = model._predictors, np.asarray(model._baseline_prediction, dtype=np.float64)
+        nodes = [tree.nodes for stage in predictors for tree in stage]
+        # Only numbers without gaps are given to it.
+        fields = [
+            np.concatenate([part[name] for part in nodes])
+            for name in ("feature_idx", "num_threshold", "left", "right", "value", "is_leaf", "depth")
+        ]
+    except (AttributeError, KeyError, ValueError) as error:
+        raise RuntimeError(
+            "boosted trees: this version of scikit-learn keeps its trees in a form that is not known. Use "
+            "one from 1.5 to 1.9, or preset='quick', which has no trees."
+        ) from error
+    feature, threshold, left, right, value, is_leaf, depth = fields
+    leaf = is_leaf.astype(bool)
+    sizes = np.array([len(part) for part in nodes])
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    offset = np.repeat(starts, sizes)
+    here = np.arange(len(leaf))
+    return Trees(
+        feature=np.where(leaf, 0, feature).astype(np.int64),
+        threshold=np.where(leaf, 0.0, threshold),
+        left=np.where(leaf, here, left + offset).astype(np.int64),
+        right=np.where(leaf, here, right + offset).astype(np.int64),
+        value=np.where(leaf, value, 0.0),
+        roots=starts.reshape(len(predictors), -1).astype(np.int64),
+        base=base.ravel(),
+        depth=int(depth.max(initial=0)),
+    )
+
+
+def _joined(parts: Sequence[Trees]) -> Trees:
+    """Trees of several outputs, side by side."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = np.cumsum([0, *(len(one.feature) for one in parts)])
+    shifted = [(one, int(start)) for one, start in zip(parts, sizes, strict=False)]
+    return Trees(
+        feature=np.concatenate([one.feature for one in parts]),
+        threshold=np.concatenate([one.threshold for one in parts]),
+        left=np.concatenate([one.left + start for one, start in shifted]),
+        right=np.concatenate([one.right + start for one, start in shifted]),
+        value=np.concatenate([one.value for one in parts]),
+        roots=np.concatenate([one.roots + start for one, start in shifted], 1),
+        base=np.concatenate([one.base for one in parts]),
+        depth=max(one.depth for one in parts),
+    )
+
+
+def _best_count(
+    x: Array,
+    grown: Sequence[Trees],
+    unseen: Sequence[Places],
+    problems: Sequence[_Problem],
+    weight: Array | None,
+) -> int:
+    """The number of trees with the least loss on rows that they have not seen."""
+    total = np.zeros(len(grown[0].roots))
+    for trees, rows in zip(grown, unseen, strict=True):
+        step = max(1, _CELLS // max(1, trees.roots.size))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            loss = _loss(trees.leaves(x[some]).cumsum(1) + trees.base, some, problems)
+            total += (loss if weight is None else loss * weight[some, None]).sum(0)
+    return int(total.argmin()) + 1
