@@ -86,3 +86,17 @@ def test_the_sentence_says_who_wins_and_by_how_much() -> None:
     same = compare([boosting], noise + 0.1 * source.normal(size=400), {"rmse": 1.0})
     assert "cannot be told apart" in same.sentence
     assert compare([boosting], noise, {"rmse": 1.0}).z == 0
+    few = compare([Baseline("ridge regression", {"rmse": 1.0}, np.ones(9))], np.zeros(9), {"rmse": 0.0})
+    assert few.verdict == "as good"
+
+
+def test_the_best_of_three_equals_is_called_better_once_in_forty_times() -> None:
+    """Chance alone: the threshold is that of three comparisons, of which the best is picked."""
+    source = np.random.default_rng(1)
+    worse = 0
+    for _ in range(2000):
+        losses = 1 + source.normal(size=(4, 60))
+        three = [Baseline(str(place), {"rmse": 1.0}, losses[place]) for place in range(3)]
+        worse += compare(three, losses[3], {"rmse": 1.0}).verdict == "worse"
+    # One way, 1 in 40 at most; t of 59 degrees of freedom has a little more in its tails.
+    assert worse / 2000 < 0.03 + 5 * np.sqrt(0.03 * 0.97 / 2000)

@@ -20,10 +20,13 @@ from bayesdrop.tables.judge import Judged, plain_measures
 from bayesdrop.tables.rows import TrainingRows
 from bayesdrop.tables.written import written
 
-__all__ = ["Baseline", "Comparison", "compare", "fit_baselines"]
+__all__ = ["CLEAR", "Baseline", "Comparison", "compare", "fit_baselines"]
 
 #: trees that boosting grows at most, over all classes
 _MOST_TREES = 600
+#: standard errors that chance exceeds once in twenty times for the best of three baselines, each way
+CLEAR = 2.4
+_LEAST_ROWS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +129,22 @@ class Comparison:
     Attributes:
         best: the baseline's name.
         z: how many standard errors the model's mean loss lies below the baseline's, by the differences of
-            all rows; above 0 where the model is better.
+            all rows; above 0 where the model is better, and 0 for fewer than 10 rows, which tell nothing.
         sentence: what that means, for a person.
     """
 
     best: str
     z: float
     sentence: str
+
+    @property
+    def verdict(self) -> str:
+        """Whether the model is "better" or "worse", or "as good" as far as these rows can tell."""
+        return _verdict(self.z)
+
+
+def _verdict(z: float) -> str:
+    return "better" if z > CLEAR else "worse" if z < -CLEAR else "as good"
 
 
 def compare(baselines: Sequence[Baseline], loss: Array, measures: dict[str, float]) -> Comparison:
@@ -145,21 +157,23 @@ def compare(baselines: Sequence[Baseline], loss: Array, measures: dict[str, floa
     """
     best = min(baselines, key=lambda one: float(one.loss.mean()))
     gain = best.loss - loss
-    error = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else 0.0
-    mean = float(gain.mean())
-    z = mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0
+    z = 0.0
+    if len(gain) >= _LEAST_ROWS and gain.any():
+        error = float(gain.std(ddof=1)) / math.sqrt(len(gain))
+        z = float(gain.mean()) / error if error > 0 else math.copysign(math.inf, float(gain.mean()))
     name, unit = ("log_loss", "log-loss") if "log_loss" in measures else ("rmse", "RMSE")
     pair = f"{unit} {written(measures[name])} against {written(best.measures[name])}"
-    apart = f"{written(abs(z), digits=2)} standard errors" if math.isfinite(z) else "on all rows"
-    if z > 2:
+    apart = f"{abs(z):.1f} standard errors" if math.isfinite(z) else "on all rows"
+    verdict = _verdict(z)
+    if verdict == "better":
         said = f"The model is better than the best baseline, {best.name}: {pair}, {apart} apart."
-    elif z < -2:
+    elif verdict == "worse":
         said = (
             f"The model loses to {best.name}: {pair}, {apart} apart. Where predictions alone count, use that."
         )
     else:
         said = (
             f"The model and the best baseline, {best.name}, cannot be told apart on these rows: {pair}, "
-            f"{apart} apart."
+            f"{apart} apart, which may be chance."
         )
     return Comparison(best.name, z, said)

@@ -126,7 +126,7 @@ class Findings:
         if self.compared is not None:
             best = next(one for one in self.baselines if one.name == self.compared.best)
             name = "log_loss" if self.judged.classes else "rmse"
-            verdict = "better" if self.compared.z > 2 else "worse" if self.compared.z < -2 else "as good"
+            verdict = self.compared.verdict
             shown = written(best.measures[name], digits=4)
             yield f"{MEASURES[name][0]} of the best baseline", shown, f"{best.name}; the model is {verdict}"
         result = self.outcome

@@ -18,6 +18,7 @@ from bayesdrop.plots import (
     plot_risk_coverage,
     plot_score_histograms,
 )
+from bayesdrop.tables.baselines import CLEAR
 from bayesdrop.tables.deferral import ranked
 from bayesdrop.tables.findings import MEASURES, Findings
 from bayesdrop.tables.judge import worst_slices
@@ -94,6 +95,8 @@ def _beside_baselines(found: Findings) -> str:
         said += f"Baselines were fitted to {len(training):,} of the {training.of:,} rows that the model had."
     else:
         said += "Baselines were fitted to the same rows as the model, with scikit-learn's usual settings."
+    if found.baselines:
+        said += f" The best of them must be {CLEAR} standard errors apart to be told from the model."
     return note(said) + table(head, rows, numbers=range(1, len(head)), strong=0)
 
 

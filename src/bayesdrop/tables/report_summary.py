@@ -23,9 +23,9 @@ def summary(found: Findings) -> Iterator[str]:
     yield _how_good(found)
     if found.compared is not None:
         said, rows = found.compared.sentence, found.training
-        if found.compared.z < -2 and found.model.estimator.preset == "quick":
+        if found.compared.verdict == "worse" and found.model.estimator.preset == "quick":
             said += " A longer fit, --preset default, may do better."
-        if found.compared.z > -2 and rows is not None and len(rows) < rows.of:
+        if found.compared.verdict != "worse" and rows is not None and len(rows) < rows.of:
             said += (
                 f" It was fitted to {len(rows):,} of {rows.of:,} rows only, which is not quite fair to it."
             )
