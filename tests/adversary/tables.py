@@ -16,6 +16,7 @@ import csv
 import datetime
 import gzip
 import io
+import json
 import lzma
 import math
 import sys
@@ -38,8 +39,10 @@ import torch
 from bayesdrop.errors import Diverged
 from bayesdrop.tables import (
     FitOptions,
+    FittedTable,
     Schema,
     TableModel,
+    explain_row,
     fit_table,
     inspect_table,
     open_table,
@@ -47,6 +50,7 @@ from bayesdrop.tables import (
     score_file,
 )
 from bayesdrop.tables.evaluate import fit_evaluation
+from bayesdrop.tables.explain_page import explanation_page
 from bayesdrop.tables.prepare import Preparer
 from bayesdrop.tables.schema import infer_columns
 from bayesdrop.tables.score import prediction_names
@@ -831,12 +835,7 @@ def _fit_attack(source: Source, place: Path, models: dict[str, TableModel]) -> A
         if told != list(columns):
             raise Wrong(f"inspect tells of {told}")
         fitted = fit_table(frame, options)
-        evaluation = fit_evaluation(fitted)
-        list(evaluation.rows())
-        if source.random() < 0.2:
-            page = evaluation.report()
-            if "\x1b" in page:
-                raise Wrong("the report holds an escape")
+        _check_pages(fitted, open_table(path).read(), whole=source.random() < 0.2)
         score_file(fitted.model, open_table(path), output)
         given = [file.header, *file.rows]
         scored = _read_back(output, ",")
@@ -844,6 +843,21 @@ def _fit_attack(source: Source, place: Path, models: dict[str, TableModel]) -> A
         _check_labels(fitted.model, scored, columns["t"])
 
     return _tried(f"fit: {kinds} to {goal}, {rows} rows, {task}", run, None)
+
+
+def _check_pages(fitted: FittedTable, frame: Any, *, whole: bool) -> None:
+    """What was fitted can be told of: a report that is refused would lose the fit."""
+    try:
+        evaluation = fit_evaluation(fitted)
+        lines = ["".join(row) for row in evaluation.rows()]
+        if whole:
+            explained = explain_row(fitted.model, frame.iloc[[0]])
+            json.dumps(explained.as_dict(), allow_nan=False)
+            lines += [evaluation.report(), explanation_page(explained, "row")]
+            if any("\x1b" in page for page in lines[-2:]):
+                raise Wrong("a page holds an escape")
+    except OURS as error:
+        raise Wrong(f"the report was refused: {traceback.format_exc()}") from error
 
 
 def _check_labels(model: TableModel, scored: list[list[str]], target: list[str]) -> None:

@@ -130,7 +130,9 @@ def test_draws_of_many_scales_are_a_student_t() -> None:
     model = mixture(4.0)
     x = np.array([[0.3]])
     assert model.target is not None
-    output = next(draw_outputs(model.components[0].network, next(iter(model.encoders.values()))(x), num_draws=1))
+    output = next(
+        draw_outputs(model.components[0].network, next(iter(model.encoders.values()))(x), num_draws=1)
+    )
     mean, log_variance = model.target.outputs(output, heteroscedastic=True)[0, 0].tolist()
     scale = math.exp(0.5 * log_variance)
     prediction = model.predict(x)

@@ -25,6 +25,7 @@ from bayesdrop.tables import (
 from bayesdrop.tables.deferral import find_deferral, ranked
 from bayesdrop.tables.evaluate import evaluate_table, fit_evaluation
 from bayesdrop.tables.prepare import Reasons
+from bayesdrop.tables.written import written
 
 TINY = {"preset": "quick", "hidden": (8,), "epochs": 10, "num_draws": 16, "search": "none", "restarts": 2}
 
@@ -132,7 +133,7 @@ def test_the_reason_of_an_ordinary_deferral_is_its_score(model: TableModel) -> N
     found = predict_frame(model, frame, deferral=deferral)
     assert 0 < found["defer"].sum() < 60
     for std, reason in zip(found["std"], found["reason"], strict=True):
-        above = f"std = {std:.4g}, above {deferral.threshold:.4g}"
+        above = f"std = {written(std, digits=4)}, above {written(deferral.threshold, digits=4)}"
         assert reason == (above if std > deferral.threshold else "")
 
 

@@ -38,7 +38,7 @@ from bayesdrop.cli.printing import plain_errors, print_rows, print_safely, watch
 from bayesdrop.cli.schema_table import print_schema
 from bayesdrop.harmless import visible
 
-__all__ = ["evaluate", "fit", "predict"]
+__all__ = ["evaluate", "fit", "predict", "written_as"]
 
 
 def fit(
@@ -78,6 +78,9 @@ def fit(
     missing: Missing = None,
     numbers: Numbers = None,
     dates: Dates = None,
+    keep_rows: Annotated[
+        int, typer.Option(min=0, help="Rows of the fit that the folder keeps, for `explain`; 0 for none.")
+    ] = 1000,
     separator: Separator = None,
     encoding: Encoding = None,
     sheet: Sheet = None,
@@ -101,6 +104,7 @@ def fit(
             categorical=tuple(categorical or ()),
             ignore=tuple(ignore or ()),
             missing=tuple(missing or ()),
+            keep_rows=keep_rows,
             seed=seed,
             estimator={
                 "preset": preset,
@@ -145,7 +149,7 @@ def predict(
         from bayesdrop.tables import load_table_model, open_table, score_file
 
         _check_level(level)
-        fitted = _written(load_table_model(model), numbers, dates)
+        fitted = written_as(load_table_model(model), numbers, dates)
         rule = _rule(fitted, defer_share, defer_error, defer_by)
         table = open_table(data, separator=separator, encoding=encoding, sheet=sheet)
         scored = score_file(
@@ -196,7 +200,7 @@ def evaluate(
         _check_level(level)
         if report is not None:
             check_free(report, force=force, owner="evaluate")
-        fitted = _written(load_table_model(model), numbers, dates)
+        fitted = written_as(load_table_model(model), numbers, dates)
         rule = _rule(fitted, defer_share, defer_error, defer_by)
         table = open_table(data, separator=separator, encoding=encoding, sheet=sheet)
         for note in table.notes:
@@ -269,7 +273,7 @@ def _ways(
     return ways_of(numbers or (), NUMBERS, "--numbers"), ways_of(dates or (), DATES, "--dates")
 
 
-def _written(model: Any, numbers: Sequence[str] | None, dates: Sequence[str] | None) -> Any:
+def written_as(model: Any, numbers: Sequence[str] | None, dates: Sequence[str] | None) -> Any:
     """The model, for a table that writes numbers or dates in another way."""
     from bayesdrop.tables.wishes import check_known
 

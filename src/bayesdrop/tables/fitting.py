@@ -11,20 +11,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesdrop.errors import must
+from bayesdrop.errors import must, whole_number
 from bayesdrop.tables.cells import Array, as_labels, as_numbers, is_truth, missing_cells
 from bayesdrop.tables.deferral import SCORES, Rule, cross_checked, ranked
 from bayesdrop.tables.habits import Habits
 from bayesdrop.tables.judge import Judged, judge, measures
 from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.prepare import Preparer
+from bayesdrop.tables.rows import TrainingRows, row_numbers
 from bayesdrop.tables.schema import Schema, Task, check_target, infer_columns, infer_task, target_way
 from bayesdrop.tables.spelling import PLAIN
 from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
+from bayesdrop.tables.written import counted
 
 __all__ = ["FitOptions", "FittedTable", "fit_table", "targets_of"]
 
 _LEAST_ROWS = 10
+#: rows, and numbers, that baselines learn from at most
+_BASELINE_ROWS, _BASELINE_CELLS = 20_000, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class FitOptions:
         categorical: columns whose numbers are names.
         ignore: columns to leave out.
         missing: texts that mean "missing".
+        keep_rows: rows of the fit, at random, that the model's folder keeps for explanations; 0 for none.
         seed: of everything random.
         estimator: options of `DropoutRegressor` or `DropoutClassifier`.
         keep: columns to use, even if they look like names of rows.
@@ -58,6 +63,7 @@ class FitOptions:
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    keep_rows: int = 1000
     seed: int = 0
     estimator: dict[str, Any] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
@@ -71,6 +77,7 @@ class FitOptions:
         for name in ("held_out", "level"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(must("fit", name, "in (0, 1)", getattr(self, name)))
+        whole_number("fit", "keep_rows", self.keep_rows, at_least=0)
         said = {} if self.schema is None else self.schema.said
         if said.get("target", self.target) != self.target:
             what = f"must be that of the schema, {said['target']!r}; got {self.target!r}"
@@ -85,11 +92,21 @@ class FitOptions:
 
 @dataclass(frozen=True, eq=False)
 class FittedTable:
-    """A model, and the rows that it was tried on."""
+    """A model, and the rows that it was tried on.
+
+    Attributes:
+        model: what is written to the folder.
+        judged: the rows that were held out.
+        frame: the same rows, as they were read.
+        rows: rows that were fitted, for baselines.
+        first: the model that was tried, where `model` was then fitted to all rows.
+    """
 
     model: TableModel
     judged: Judged
-    frame: Any  #: the held-out rows, as they were read
+    frame: Any
+    rows: TrainingRows | None = None
+    first: TableModel | None = None
 
 
 def fit_table(
@@ -123,17 +140,22 @@ def fit_table(
     # Both before training: a cell that cannot be read is found in seconds.
     inputs, tried = prepare(frame, rows=fitted), prepare(frame, rows=held)
     held_frame, with_target = frame.iloc[held], len(frame)
+    numbers = row_numbers(frame)
     if not options.refit:
         del frame  # texts of a long table take more room than its numbers
     say(f"Fitting {len(fitted):,} rows, {inputs.x.shape[1]} inputs; {len(held):,} rows are held out.")
     started = time.perf_counter()
     estimator = _fitted(inputs.x, y[fitted], schema, options, progress=progress)
+    taken = _training_rows(inputs.x, _places(y[fitted], schema), numbers[fitted], options)
     judged = judge(estimator, tried.x, _places(y[held], schema), scaled=None, level=options.level)
     prepare.add_far_numbers(tried, estimator)
+    kept, first = taken, (schema, estimator)
     if options.refit:
         say("Fitting once more, to all rows; measures and thresholds are those of the first fit.")
         schema = _learned(frame, options, schema)
-        estimator = _fitted(Preparer(schema)(frame).x, y, schema, options, progress=progress)
+        x = Preparer(schema)(frame).x
+        estimator = _fitted(x, y, schema, options, progress=progress)
+        kept = _training_rows(x, _places(y, schema), numbers, options)
     held_out = ranked({name: judged.scores[name] for name in SCORES[schema.task]}, tried.reasons.any)
     held_out |= {"loss": judged.loss} | ({} if judged.classes else {"scaled": judged.scaled})
     about = {
@@ -149,8 +171,17 @@ def fit_table(
         "measures": measures(judged, options.level),
         "deferral": asdict(cross_checked(rule, held_out, judged.loss, root=not judged.classes)),
     }
-    model = TableModel(schema, estimator, held_out, options.level, rule, about)
-    return FittedTable(model, judged, held_frame)
+    own = kept.first(options.keep_rows) if options.keep_rows else None
+    if own is not None:
+        say(f"The model keeps {counted(len(own), 'row')} of the fit, for explanations; --keep-rows 0: none.")
+    model = TableModel(schema, estimator, held_out, options.level, rule, about, own)
+    measured = replace(model, schema=first[0], estimator=first[1], rows=None) if options.refit else None
+    return FittedTable(model, judged, held_frame, taken, measured)
+
+
+def _training_rows(x: Array, y: NDArray[Any], numbers: NDArray[Any], options: FitOptions) -> TrainingRows:
+    most = min(_BASELINE_ROWS, max(1000, _BASELINE_CELLS // x.shape[1]))
+    return TrainingRows.drawn(x, y, numbers, most=max(most, options.keep_rows), seed=options.seed)
 
 
 def targets_of(frame: Any, schema: Schema, owner: str) -> tuple[Any, NDArray[Any]]:
