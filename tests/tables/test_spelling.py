@@ -93,6 +93,12 @@ def test_points_are_thousands_where_decimals_are_commas() -> None:
     assert "else: --numbers" in people.why
 
 
+def test_nothing_is_said_of_what_programs_write() -> None:
+    frame = pd.DataFrame({"p": ["1.234", "5.678"], "q": ["0.5", "2.25"], "y": ["1", "2"]}, dtype="str")
+    columns = infer_columns(frame, "y", categorical=(), ignore=(), marks=())
+    assert [column.why for column in columns] == ["1.234 to 5.678", "0.5 to 2.25"]
+
+
 def test_several_ways_in_one_column_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"is numbers, written as 1234,5, but for '2\.5' in row 3"):
         infer_column(text("1,5", "3,5", "2.5"))

@@ -97,10 +97,10 @@ def number_way(
             f"{owner} {name!r}: {text!r} in row {row:,} may be {both}, and no other column tells which. "
             f"Say it: {ways}."
         )
-    if not assumed or way is None:
+    if not assumed or way in (None, PLAIN):
         return way, ""
     marked = next(text for text in texts if "." in text or "," in text)
-    decimal = _MARKS[NUMBERS[way][1]]
+    decimal = _MARKS[NUMBERS[str(way)][1]]
     said = f"{marked!r} is read with a decimal {decimal}, as other columns are; else: --numbers"
     return way, said
 

@@ -89,7 +89,7 @@ def open_table(
     """
     path = Path(path)
     sheet = None if sheet is None else str(sheet)
-    options = {"separator": separator, "encoding": encoding, "sheet": sheet}
+    options: dict[str, Any] = {"separator": separator, "encoding": encoding, "sheet": sheet}
     if str(path) == "-":
         return _from_pipe(**options)
     if path.is_dir():
@@ -151,7 +151,7 @@ def _typed_frames(batches: Iterator[Any], schema: Any) -> Iterator[Any]:
         yield frame_of(schema.empty_table())
 
 
-def _from_pipe(**options: str | None) -> TableFile:
+def _from_pipe(**options: Any) -> TableFile:
     """Standard input, kept in a file that is gone with the table: some formats are read more than once."""
     folder = Path(tempfile.mkdtemp(prefix="bayesdrop-"))
     try:
@@ -159,7 +159,7 @@ def _from_pipe(**options: str | None) -> TableFile:
         with plain.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         path = plain.rename(folder / f"input{kind_of(plain) or '.csv'}")
-        table = _from_file(path, Path("standard input"), **_all(options))
+        table = _from_file(path, Path("standard input"), **options)
     except BaseException:
         shutil.rmtree(folder)
         raise
@@ -171,18 +171,14 @@ def _from_pipe(**options: str | None) -> TableFile:
     return replace(table, frames=frames)
 
 
-def _all(options: dict[str, str | None]) -> Any:
-    return options
-
-
-def _from_folder(folder: Path, **options: str | None) -> TableFile:
+def _from_folder(folder: Path, **options: Any) -> TableFile:
     """All tables of a folder, in the order of their names, as one; they must have the same columns."""
     files = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")))
     other = [path.name for path in files if path.is_dir() or not path.name.lower().endswith(_ENDINGS)]
     if other or not files:
         got = f"{other[0]!r}" if other else "none"
         raise ValueError(f"the folder {folder} must hold tables and nothing else; got {got}.")
-    tables = [_from_file(path, path, **_all(options)) for path in files]
+    tables = [_from_file(path, path, **options) for path in files]
     first = tables[0]
     for table in tables[1:]:
         if set(table.names) != set(first.names):
