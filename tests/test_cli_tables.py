@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import shutil
@@ -77,7 +76,8 @@ def test_fit_says_every_choice_and_writes_a_folder(folder: Path) -> None:
         "RMSE of those that stay",
     ):
         assert piece in said
-    names = {"table.json", "schema.json", "model.safetensors", "held-out.safetensors", "report.html"}
+    names = {"table.json", "schema.json", "report.html"}
+    names |= {f"{name}.safetensors" for name in ("model", "held-out", "training-rows")}
     assert {path.name for path in (folder / "model").iterdir()} == names
     assert "classification, it is text" in (folder / "class-model.txt").read_text()
     about = json.loads((folder / "model" / "table.json").read_text())["about"]
@@ -87,19 +87,24 @@ def test_fit_says_every_choice_and_writes_a_folder(folder: Path) -> None:
 @pytest.mark.parametrize("model", ["model", "class-model"])
 def test_the_report_holds_everything_itself(model: str, folder: Path) -> None:
     page = (folder / model / "report.html").read_text()
-    for title in (
+    titles = re.findall(r"<h[23]>([^<]*)</h[23]>", page)
+    order = [
+        "In short",
         "Measures",
-        "Rows for a person",
+        "Can its uncertainty be trusted?",
         "Worst-calibrated slices",
+        "Rows for a person",
+        "What the model uses",
+        "How predictions depend on the columns",
         "Most uncertain rows",
+        "Drop rates",
         "Columns",
-    ):
-        assert f"<h2>{title}</h2>" in page
-    assert "Drop rates" in page
-    pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
-    assert len(pictures) == 3
-    assert all(base64.b64decode(data).startswith(b"\x89PNG") for data in pictures)
-    assert not re.search(r"https?://|<script|<link", page)
+    ]
+    assert [title for title in titles if title in order] == order
+    # Four of numbers or three of labels, importance, and the dependence on three columns.
+    assert len(re.findall(r"<svg ", page)) == (8 if model == "model" else 7)
+    assert not re.search(r"https?://|<script|<link|<img|url\(http", page)
+    assert len(page.encode()) < 500_000
 
 
 def test_predict_adds_columns_and_changes_nothing_else(folder: Path, tmp_path: Path) -> None:
@@ -173,7 +178,7 @@ def test_unseen_categories_are_said_and_deferred(folder: Path, tmp_path: Path) -
     frame.drop(columns=["price", "void"]).to_csv(tmp_path / "in.csv", index=False)
     result = invoke("predict", folder / "model", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
     assert result.exit_code == 0, result.output
-    assert "Column town: 1 cells hold a category that is new" in result.stdout
+    assert "Column town: 1 cell holds a category that is new; its row is deferred." in result.stdout
     assert "passed through: note" in result.stdout
     assert pd.read_csv(tmp_path / "out.csv")["defer"][3]
 
@@ -195,6 +200,104 @@ def test_evaluate_measures_and_reports(folder: Path, tmp_path: Path) -> None:
     assert "Accuracy" in shown.stdout
     again = invoke("evaluate", folder / "model", folder / "new.csv", "--report", report)
     assert (again.exit_code, "--force" in again.stderr) == (2, True)
+
+
+def test_baselines_are_fitted_once_and_stand_in_the_first_table(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bayesdrop.tables import findings
+
+    fitted = []
+    original = findings.fit_baselines
+    monkeypatch.setattr(
+        findings, "fit_baselines", lambda *given, **options: fitted.append(1) or original(*given, **options)
+    )
+    words = ("-t", "price", "-o", tmp_path / "model", *SMALL)
+    assert invoke("fit", folder / "houses.csv", *words).exit_code == 0
+    assert len(fitted) == 1
+    page = (tmp_path / "model" / "report.html").read_text()
+    first = page[page.index("<table>") : page.index("</table>")]
+    for name in ("this model", "mean of the target", "ridge regression", "gradient boosting"):
+        assert f">{name}</td>" in first
+    result = invoke(
+        "evaluate", folder / "model", folder / "new.csv", "--json", "--report", tmp_path / "r.html"
+    )
+    assert len(fitted) == 2
+    assert set(json.loads(result.stdout)["baselines"]) == {
+        "mean of the target",
+        "ridge regression",
+        "gradient boosting",
+    }
+
+
+def test_explain_says_why_and_writes_a_page(folder: Path, tmp_path: Path) -> None:
+    frame = houses(60, seed=1)
+    frame.loc[4, "size"] = 5000
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    words = ("explain", folder / "model", tmp_path / "in.csv", "--row", "5")
+    result = invoke(*words, "-o", tmp_path / "why.html")
+    assert result.exit_code == 0, result.output
+    assert "Outside what was learned: size = 5000, seen" in result.stdout
+    assert "It goes to a person." in result.stdout
+    assert "The nearest training rows:" in result.stdout
+    assert "<h2>What each cell adds</h2>" in (tmp_path / "why.html").read_text()
+    again = invoke(*words, "-o", tmp_path / "why.html")
+    assert (again.exit_code, "--force" in again.stderr) == (2, True)
+    found = json.loads(invoke(*words, "--json").stdout)
+    invoke("predict", folder / "model", tmp_path / "in.csv", "-o", tmp_path / "scored.csv")
+    scored = pd.read_csv(tmp_path / "scored.csv").iloc[4]
+    # One row and sixty are summed in another order.
+    assert found["epistemic"] == pytest.approx(scored["epistemic"], rel=1e-4)
+    assert found["prediction"]["mean"] == pytest.approx(scored["mean"], rel=1e-5)
+    labels = invoke("explain", folder / "class-model", folder / "classes.csv")
+    assert "Row 1: price is" in labels.stdout
+    for arguments, sentence in (
+        (("--row", "61"), "has 60 rows; got 61"),
+        (("-o", tmp_path / "why.pdf"), "must end in .html"),
+        (("--data", tmp_path / "none.csv"), "none.csv"),
+    ):
+        refused = invoke("explain", folder / "model", tmp_path / "in.csv", *arguments)
+        assert (refused.exit_code, sentence in refused.stderr) == (2, True), refused.output
+
+
+def test_a_folder_without_rows_explains_with_a_table(folder: Path, tmp_path: Path) -> None:
+    """Whoever must not pass rows on keeps none, or deletes the file; nothing else is lost."""
+    none = tmp_path / "none"
+    result = invoke("fit", folder / "houses.csv", "-t", "price", "-o", none, *SMALL, "--keep-rows", "0")
+    assert result.exit_code == 0, result.output
+    assert "gradient boosting" in (none / "report.html").read_text()
+    deleted = tmp_path / "deleted"
+    shutil.copytree(folder / "model", deleted)
+    (deleted / "training-rows.safetensors").unlink()
+    whole = invoke("explain", folder / "model", folder / "new.csv", "--json")
+    for model in (none, deleted):
+        assert not (model / "training-rows.safetensors").exists()
+        refused = invoke("explain", model, folder / "new.csv")
+        assert (refused.exit_code, "--data train.csv" in refused.stderr) == (2, True)
+        told = invoke("explain", model, folder / "new.csv", "--data", folder / "houses.csv", "--json")
+        assert told.exit_code == 0, told.output
+        found, kept = json.loads(told.stdout), json.loads(whole.stdout)
+        assert found["prediction"] == kept["prediction"]
+        assert found["nearest"][0]["distance"] <= kept["nearest"][0]["distance"]
+        assert invoke("evaluate", model, folder / "new.csv").exit_code == 0
+
+
+def test_kept_rows_are_rows_of_the_table_and_no_others(folder: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(folder / "houses.csv")
+    output = tmp_path / "model"
+    invoke("fit", folder / "houses.csv", "-t", "price", "-o", output, *SMALL, "--keep-rows", "30")
+    model = load_table_model(output)
+    assert model.rows is not None
+    assert (len(model.rows), model.rows.of) == (30, 204)
+    at = model.rows.numbers.astype(int) - 1
+    np.testing.assert_array_equal(model.rows.y, frame["price"].iloc[at])
+    sizes = frame["size"].iloc[at].to_numpy()
+    np.testing.assert_array_equal(model.rows.x[~np.isnan(sizes), 0], sizes[~np.isnan(sizes)])
+    path = output / "training-rows.safetensors"
+    path.write_bytes(path.read_bytes()[:-8] + b"12345678")
+    result = invoke("predict", output, folder / "new.csv", "-o", tmp_path / "out.csv")
+    assert result.exit_code == 2
+    assert "training-rows.safetensors is not as it was written" in result.stderr
 
 
 def test_a_refit_learns_from_all_rows_and_says_so(folder: Path, tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def _read_checkpoint(path: Path) -> Read:
 
 
 def _tables(folder: Path) -> list[Base]:
-    from bayesdrop.tables import Rule, TableModel, save_table_model
+    from bayesdrop.tables import Rule, TableModel, TrainingRows, save_table_model
     from bayesdrop.tables.schema import Column, Schema
 
     rng = np.random.default_rng(0)
@@ -231,9 +231,9 @@ def _tables(folder: Path) -> list[Base]:
     )
     held = {name: rng.normal(size=9) for name in ("std", "epistemic", "aleatoric", "loss", "scaled")}
     schema = Schema("y", "regression", columns)
-    save_table_model(
-        TableModel(schema, regressor, held, 0.9, Rule(0.1), {"rows": 40}), folder / "table", report="<p>"
-    )
+    rows = TrainingRows(x, x[:, 0], np.arange(1.0, 41), 40)
+    model = TableModel(schema, regressor, held, 0.9, Rule(0.1), {"rows": 40}, rows)
+    save_table_model(model, folder / "table", report="<p>")
     conformal = ConformalRegressor()
     conformal.put({"threshold": [1.5, None], "shape": [2], "num_calibration": 20})
     conformal.save(folder / "conformal.json")
@@ -295,6 +295,10 @@ def _read_table(path: Path) -> Read:
     model = load_table_model(path)
     tensors, text = _estimator_parts(model.estimator)
     held = {f"held.{name}": torch.from_numpy(np.array(values)) for name, values in model.held_out.items()}
+    if model.rows is not None:
+        held |= {
+            f"rows.{name}": torch.from_numpy(getattr(model.rows, name)) for name in ("x", "y", "numbers")
+        }
     return (
         tensors | held,
         f"{text} {model.schema} {model.level} {model.rule} {model.about} {model.deferral()}",

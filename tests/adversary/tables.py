@@ -11,14 +11,19 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import datetime
 import gzip
 import io
+import json
+import lzma
 import math
 import sys
 import tempfile
 import traceback
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,8 +37,22 @@ import pyarrow.parquet as pq
 import torch
 
 from bayesdrop.errors import Diverged
-from bayesdrop.tables import FitOptions, TableModel, fit_table, open_table, score_file
+from bayesdrop.tables import (
+    FitOptions,
+    FittedTable,
+    Schema,
+    TableModel,
+    explain_row,
+    fit_table,
+    inspect_table,
+    open_table,
+    predict_frame,
+    score_file,
+)
 from bayesdrop.tables.evaluate import fit_evaluation
+from bayesdrop.tables.explain_page import explanation_page
+from bayesdrop.tables.prepare import Preparer
+from bayesdrop.tables.schema import infer_columns
 from bayesdrop.tables.score import prediction_names
 
 __all__ = ["Attack", "attacks", "outcomes"]
@@ -77,7 +96,7 @@ def attacks(seed: int, count: int) -> Iterator[Attack]:
             source = np.random.default_rng([seed, number])
             place = folder / str(number)
             place.mkdir()
-            attack = _fit_attack if number % 6 == 5 else _score_attack
+            attack = ATTACKS[number % len(ATTACKS)]
             yield attack(source, place, models)
 
 
@@ -139,6 +158,7 @@ class File:
     refused: bool | None = False  #: whether it must be refused; None: it may
     what: list[str] = field(default_factory=list)
     touched: set[int] = field(default_factory=set)  #: rows that are as hostile as they should be
+    any_rows: bool = False  #: whether other rows may be read than those that were written
 
     def data(self) -> bytes:
         """The bytes of the file."""
@@ -147,8 +167,7 @@ class File:
             lines.insert(1 + len(self.rows) // 2, "")
         text = self.ending.join(lines) + (self.ending if self.last_line_ends else "")
         data = text.encode(self.encoding, "replace")
-        if self.suffix.endswith(".gz"):
-            data = gzip.compress(data)
+        data = _pack(data, self.suffix)
         return data if self.spoil is None else self.spoil(data)
 
     def _line(self, cells: list[str]) -> str:
@@ -299,14 +318,18 @@ def names(file: File, source: Source) -> None:
 
 
 def encoding(file: File, source: Source) -> None:
-    """Another encoding of the text."""
-    kind = str(source.choice(["utf-8-sig", "latin-1", "utf-16", "utf-32", "cp037"]))
+    """Another encoding of the text: one that its mark or its bytes tell, or one that nobody can tell."""
+    kind = str(source.choice(["utf-8-sig", "cp1252", "utf-16", "utf-32", "utf-16-le", "cp037"]))
     if kind != "utf-8-sig":
         # A letter that these encodings write otherwise.
         file.header.append("é")
         for row in file.rows:
             row.append("ü")
+    if kind in ("utf-16-le", "cp037"):
         file.refused = True
+    # Bytes that no text has: what is not UTF-8 is then no text at all.
+    elif kind == "cp1252" and any("\0" in cell or "\x1b" in cell for row in file.rows for cell in row):
+        file.refused = file.refused or None
     file.encoding = kind
 
 
@@ -332,9 +355,24 @@ def few_rows(file: File, source: Source) -> None:
         file.refused = None
 
 
+def _pack(data: bytes, suffix: str) -> bytes:
+    ending = suffix.rpartition(".")[2]
+    if ending == "zst":
+        return bytes(pa.compress(data, codec="zstd", asbytes=True))
+    return {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.get(ending, bytes)(data)
+
+
+def _unpack(data: bytes, suffix: str) -> bytes:
+    ending = suffix.rpartition(".")[2]
+    if ending == "zst":
+        return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read())
+    return {"gz": gzip.decompress, "bz2": bz2.decompress, "xz": lzma.decompress}.get(ending, bytes)(data)
+
+
 def packed(file: File, source: Source) -> None:
-    """A gzip file that is whole, cut off, altered, or none."""
-    file.suffix = ".csv.gz"
+    """A packed file that is whole, cut off, altered, or none."""
+    suffix = str(source.choice([".csv.gz", ".csv.bz2", ".csv.xz", ".csv.zst"]))
+    file.suffix = suffix
     kind = int(source.integers(5))
     if kind == 1:
         share = float(source.uniform(0.1, 0.95))
@@ -343,10 +381,13 @@ def packed(file: File, source: Source) -> None:
         bit = float(source.uniform(0.2, 0.9))
         file.spoil = lambda data: _flipped(data, int(bit * len(data)))
     elif kind == 3:
-        file.spoil = gzip.decompress
+        file.spoil = lambda data: _unpack(data, suffix)
     elif kind == 4:
         file.spoil = lambda data: b""
-    file.refused = file.refused or kind > 0
+    if kind == 2 and suffix == ".csv.zst":  # it may have no checksum: what is read is then another table
+        file.refused, file.any_rows = None, True
+    else:
+        file.refused = file.refused or kind > 0
 
 
 def open_quote(file: File, source: Source) -> None:
@@ -435,13 +476,13 @@ def _score(model: TableModel, file: File, path: Path, output: Path, source: Sour
     except OURS:
         _no_file_but(path)
         raise
-    data = path.read_bytes()
-    text = (gzip.decompress(data) if file.suffix.endswith(".gz") else data).decode("utf-8-sig")
+    encoding = "utf-8-sig" if file.encoding == "utf-8" else file.encoding
+    text = _unpack(path.read_bytes(), file.suffix).decode(encoding)
     given = list(csv.reader(io.StringIO(text, newline=""), delimiter=file.separator, strict=True))
     width = len(given[0])
     given = [row or [""] for row in given if row or width == 1]
     scored = _read_back(output, file.separator)
-    _check_scored(model, given, scored, file.deferred)
+    _check_scored(model, given, scored, None if file.any_rows else file.deferred)
 
 
 def _no_file_but(path: Path) -> None:
@@ -566,6 +607,158 @@ def _parquet_attack(source: Source, place: Path, model: TableModel) -> Attack:
     return _tried(f"parquet: {kind} with {kept} -> {output.name}", run, refused)
 
 
+# The same table in another format
+
+
+def _typed_rows(rows: list[dict[str, str]]) -> Any:
+    """Own rows with types, as a spreadsheet or a data frame holds them."""
+    frame = pd.DataFrame(rows).drop(columns=["note", "price"])
+    for name in ("size", "depth", "age"):
+        frame[name] = pd.to_numeric(frame[name])
+    return frame.assign(garden=frame["garden"] == "yes")
+
+
+def _write_typed(frame: Any, path: Path) -> None:
+    if path.suffix == ".xlsx":
+        frame.to_excel(path, index=False, engine="openpyxl")
+    elif path.suffix == ".ods":
+        frame.to_excel(path, index=False, engine="odf")
+    elif path.suffix == ".feather":
+        frame.to_feather(path)
+    else:
+        frame.to_csv(path, index=False)
+
+
+def _format_attack(source: Source, place: Path, models: dict[str, TableModel]) -> Attack:
+    """The rows of a CSV in another format, hurt or not: the same predictions, or refused."""
+    model = models[str(source.choice(["numbers", "classes"]))]
+    frame = _typed_rows(own_table(source, int(source.integers(2, 12))))
+    suffix = str(source.choice([".xlsx", ".ods", ".feather", ".csv"]))
+    kind = str(source.choice(["whole", "cut", "flip", "folder", "another header", "text", "gap", "bomb"]))
+    expected = predict_frame(model, frame)
+    path = place / f"in{suffix}"
+    refused: bool | None = False
+    if kind in ("folder", "another header"):
+        path = place / "in"
+        path.mkdir()
+        cut = int(source.integers(1, len(frame)))
+        second = frame[cut:]
+        if kind == "another header":
+            second, refused = second.rename(columns={"size": "sizes"}), True
+        _write_typed(frame[:cut].reset_index(drop=True), path / f"1{suffix}")
+        _write_typed(second.reset_index(drop=True), path / f"2{suffix}")
+    elif kind == "text":
+        frame = frame.astype({"size": object})
+        frame.loc[int(source.integers(len(frame))), "size"] = "big"
+        refused = True
+        _write_typed(frame if suffix != ".feather" else frame.astype({"size": str}), path)
+    else:
+        if kind == "gap":
+            frame.loc[0, "size"] = math.nan
+            expected = predict_frame(model, frame)
+        _write_typed(frame, path)
+    if suffix == ".xlsx" and frame["town"].str.startswith("=").any() and refused is False:
+        # What openpyxl takes for a formula, it writes as one, without a value.
+        refused = True
+    data = path.read_bytes() if path.is_file() else b""
+    if kind == "cut" and suffix != ".csv":
+        path.write_bytes(data[: int(source.uniform(0, 0.98) * len(data))])
+        refused = True
+    elif kind == "flip" and suffix != ".csv":
+        path.write_bytes(_flipped(data, int(source.integers(len(data)))))
+        refused = None
+    elif kind == "bomb" and suffix in (".xlsx", ".ods"):
+        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("bomb.xml", bytes(120_000_000))
+        refused = True
+
+    def run() -> None:
+        output = place / f"out{source.choice(['.csv', '.parquet'])}"
+        try:
+            score_file(model, open_table(path), output, chunk_rows=int(source.choice([1, 3, 10_000])))
+        except OURS:
+            _no_file_but(path)
+            raise
+        # A bit that was flipped in a file without checksums is another cell.
+        if kind == "flip" and suffix == ".feather":
+            return
+        scored = pd.read_csv(output) if output.suffix == ".csv" else pd.read_parquet(output)
+        name = "mean" if model.root else "entropy"
+        if not np.allclose(scored[name].astype(float), expected[name], rtol=1e-5, atol=1e-7):
+            raise Wrong(f"{name}: {expected[name]} came back as {scored[name].tolist()}")
+        if scored["defer"].astype(bool).tolist() != expected["defer"].tolist():
+            raise Wrong("other rows are deferred")
+
+    return _tried(f"format: {kind} {suffix}", run, refused)
+
+
+# The same numbers and dates in another spelling
+
+
+def _spelled(value: float, decimals: int, thousands: str, decimal: str) -> str:
+    text = f"{value:,.{decimals}f}"
+    return text.replace(",", "T").replace(".", decimal).replace("T", thousands)
+
+
+def _spelling_attack(source: Source, place: Path, models: dict[str, TableModel]) -> Attack:
+    """Numbers and dates as some country writes them: read as they were meant, or refused."""
+    decimal = str(source.choice([".", ","]))
+    thousands = str(source.choice(["", "." if decimal == "," else ",", " ", "\u202f", "'"]))
+    rows = int(source.integers(25, 60))
+    truth: dict[str, Any] = {"sure": source.uniform(0, 1, rows).round(2)}
+    cells: dict[str, list[str]] = {"sure": [_spelled(value, 2, "", decimal) for value in truth["sure"]]}
+    for number in range(int(source.integers(1, 4))):
+        decimals = int(source.choice([0, 0, 1, 2, 3, 4]))
+        values = (source.uniform(-1, 1, rows) * 10.0 ** source.integers(1, 8)).round(decimals) + 0.0
+        truth[f"n{number}"] = values
+        cells[f"n{number}"] = [_spelled(value, decimals, thousands, decimal) for value in values]
+    pattern = str(
+        source.choice(["%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y-%m-%dT%H:%M:%S", "%d %b %Y"])
+    )
+    days = source.integers(0, 20_000, rows)
+    moments = [datetime.datetime(1970, 1, 1) + datetime.timedelta(days=int(day)) for day in days]
+    cells["day"] = [moment.strftime(pattern) for moment in moments]
+    names = list(cells)
+    what, refused = str(source.choice(["whole", "whole", "gaps", "a stranger", "another way"])), False
+    if what == "gaps":
+        for name in names:
+            cells[name][int(source.integers(rows))] = str(source.choice(["", "NA", " "]))
+    elif what == "a stranger":
+        cells[str(source.choice(names[1:]))][int(source.integers(rows))] = str(
+            source.choice(["?", "1.2.3", "12 kg"])
+        )
+        refused = True
+    elif what == "another way":
+        other = "," if decimal == "." else "."
+        cells["sure"][int(source.integers(rows))] = f"1{other}55"
+        refused = True
+    path = place / "in.csv"
+    frame = pd.DataFrame(cells)
+    separator = str(source.choice([";", "\t", "|", ","]))
+    frame.assign(t=range(rows)).to_csv(path, sep=separator, index=False)
+
+    def run() -> None:
+        read = open_table(path).read()
+        columns = infer_columns(read, "t", categorical=(), ignore=(), marks=("?",) if what == "gaps" else ())
+        prepared = Preparer(Schema("t", "regression", columns))(read).x
+        start = 0
+        for column in columns:
+            found = prepared[:, start]
+            start += column.width
+            whole = np.array([cell not in ("", "NA", " ") for cell in cells[column.name]])
+            if column.kind == "date":
+                meant = days.max() if whole.all() else days[whole].max()
+                if not np.array_equal(found[whole], (meant - days)[whole]):
+                    raise Wrong(f"{column.name} {pattern}: {cells[column.name][:3]} read as {found[:3]}")
+            elif column.name == "day":
+                raise Wrong(f"{column.name} {pattern} is {column.kind}: {column.why}")
+            elif column.kind != "numeric" or not np.array_equal(found[whole], truth[column.name][whole]):
+                said = f"{column.kind}, {column.format}: {found[:3] if column.width else column.why}"
+                raise Wrong(f"{cells[column.name][:3]} read as {said}")
+
+    return _tried(f"spelling: {what}, 1{thousands}234{decimal}5, {pattern}", run, refused or None)
+
+
 # A table that is fitted
 
 Column = Callable[[Source, int], list[str]]
@@ -600,10 +793,19 @@ COLUMNS: dict[str, Column] = {
     "large": lambda source, rows: [str(2**53 + int(value)) for value in source.integers(3, size=rows)],
     "rare": lambda source, rows: ["once", *["often"] * (rows - 1)] if rows else [],
     "words": lambda source, rows: source.choice(["(other)", "(missing)", "None ", "x"], rows).tolist(),
+    "commas": lambda source, rows: [f"{value:.2f}".replace(".", ",") for value in source.normal(size=rows)],
+    "thousands": lambda source, rows: [f"{value:,}" for value in source.integers(1, 10**6, rows)],
+    "either": lambda source, rows: [f"{value:,}" for value in source.integers(1000, 9999, rows)],
+    "slashes": lambda source, rows: [f"0{1 + row % 9}/0{1 + row % 7}/2020" for row in range(rows)],
+    "stamps": lambda source, rows: [f"2020-02-{1 + row % 29:02d}T0{row % 9}:30:00Z" for row in range(rows)],
+    "running": lambda source, rows: [str(1000 + row) for row in range(rows)],
+    "answers": lambda source, rows: source.choice(["yes", "1", "0", "FALSE"], rows).tolist(),
+    "zeros": lambda source, rows: source.choice(["0", "1"], rows).tolist(),
 }
 TARGETS: dict[str, Column] = {
     **{name: COLUMNS[name] for name in ("normal", "kinds", "truths", "gappy", "large", "constant", "empty")},
     **{name: COLUMNS[name] for name in ("huge", "tiny", "infinite", "mixed", "names", "dates")},
+    **{name: COLUMNS[name] for name in ("commas", "thousands", "either", "answers", "zeros", "slashes")},
     "singles": lambda source, rows: [f"c{row // 2 if row % 5 else row}" for row in range(rows)],
     "formulas": lambda source, rows: source.choice(["=1+1", "-x", "@y", "+5", "-5"], rows).tolist(),
 }
@@ -624,13 +826,16 @@ def _fit_attack(source: Source, place: Path, models: dict[str, TableModel]) -> A
         options = FitOptions(
             "t", task=task, estimator=TINY, held_out=float(source.choice([0.001, 0.15, 0.5]))
         )
-        fitted = fit_table(open_table(path).read(), options)
-        evaluation = fit_evaluation(fitted)
-        list(evaluation.rows())
-        if source.random() < 0.2:
-            page = evaluation.report()
-            if "\x1b" in page:
-                raise Wrong("the report holds an escape")
+        frame = open_table(path).read()
+        # Whatever a fit says to it: an inspection stops at nothing.
+        try:
+            told = [column.name for column in inspect_table(frame, target="t", task=task).columns]
+        except OURS as error:
+            raise Wrong(f"inspect: {error}") from error
+        if told != list(columns):
+            raise Wrong(f"inspect tells of {told}")
+        fitted = fit_table(frame, options)
+        _check_pages(fitted, open_table(path).read(), whole=source.random() < 0.2)
         score_file(fitted.model, open_table(path), output)
         given = [file.header, *file.rows]
         scored = _read_back(output, ",")
@@ -638,6 +843,21 @@ def _fit_attack(source: Source, place: Path, models: dict[str, TableModel]) -> A
         _check_labels(fitted.model, scored, columns["t"])
 
     return _tried(f"fit: {kinds} to {goal}, {rows} rows, {task}", run, None)
+
+
+def _check_pages(fitted: FittedTable, frame: Any, *, whole: bool) -> None:
+    """What was fitted can be told of: a report that is refused would lose the fit."""
+    try:
+        evaluation = fit_evaluation(fitted)
+        lines = ["".join(row) for row in evaluation.rows()]
+        if whole:
+            explained = explain_row(fitted.model, frame.iloc[[0]])
+            json.dumps(explained.as_dict(), allow_nan=False)
+            lines += [evaluation.report(), explanation_page(explained, "row")]
+            if any("\x1b" in page for page in lines[-2:]):
+                raise Wrong("a page holds an escape")
+    except OURS as error:
+        raise Wrong(f"the report was refused: {traceback.format_exc()}") from error
 
 
 def _check_labels(model: TableModel, scored: list[list[str]], target: list[str]) -> None:
@@ -658,3 +878,16 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+ATTACKS = (
+    *(
+        _score_attack,
+        _score_attack,
+        _spelling_attack,
+        _score_attack,
+        _format_attack,
+        _score_attack,
+        _fit_attack,
+    ),
+)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from sklearn.metrics import confusion_matrix, jaccard_score
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, jaccard_score, precision_score
 from torch import Tensor
 
 from bayesdrop import Categorical, Prediction
@@ -54,6 +54,9 @@ def test_iou_is_that_of_scikit_learn() -> None:
         counted.class_accuracy,
         torch.stack([(prediction.label[y == k] == k).double().mean() for k in range(5)]),
     )
+    precision = precision_score(truth, found, labels=range(5), average=None)
+    torch.testing.assert_close(counted.class_precision, torch.from_numpy(precision))
+    assert float(counted.mean_class_accuracy) == pytest.approx(balanced_accuracy_score(truth, found))
 
 
 def test_iou_is_that_of_torchmetrics_with_void_and_absent_classes() -> None:

@@ -14,6 +14,7 @@ from bayesdrop.plots import (
     plot_acquisition,
     plot_bands,
     plot_intervals,
+    plot_predicted,
     plot_residuals,
     plot_uncertainty_parts,
 )
@@ -195,3 +196,22 @@ def test_a_mean_and_a_std_are_enough_for_residuals() -> None:
         )
     with pytest.raises(ValueError, match="`prediction` must be a mean and a std"):
         plot_residuals(axes(), (prediction.mean[:, 0], -prediction.std[:, 0]), Y[:, 0])
+
+
+def test_an_interval_that_misses_its_target_stands_out() -> None:
+    mean, target = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.0, 9.0])
+    ax = axes()
+    assert plot_predicted(ax, mean, target, interval=(mean - 1, mean + 1)) is ax
+    missed = series(ax, "interval misses the target")
+    assert (missed.get_xdata().tolist(), missed.get_ydata().tolist()) == ([9.0], [3.0])
+    diagonal = series(ax, "predicted = actual")
+    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata()) == [1.0, 9.0]
+    # An interval holds its target where it crosses the diagonal: it stands at x = target.
+    ends = [segment for lines in ax.collections for segment in lines.get_segments()]
+    held = [low[1] <= low[0] <= high[1] for low, high in ends]
+    assert held == [True, True, False]
+    assert len(plot_predicted(axes(), mean, target).collections) == 0
+    with pytest.raises(TypeError, match="pair of lower and upper"):
+        plot_predicted(axes(), mean, target, interval=mean)
+    with pytest.raises(ValueError, match="3 rows, as `y`"):
+        plot_predicted(axes(), mean[:2], target)

@@ -46,7 +46,8 @@ def test_every_kind_of_column_is_told_with_a_reason() -> None:
     assert infer_column(text("x", "x")).kind == "left out"
     assert "names of rows" in infer_column(text(*(f"id{i}" for i in range(50)))).why
     assert infer_column(text("1", "2", "1", "2"), categorical=True).categories == ("1", "2")
-    assert infer_column(pd.Series(pd.date_range("2020", periods=4), name="day")).kind == "left out"
+    assert infer_column(pd.Series(pd.date_range("2020", periods=4), name="day")).kind == "date"
+    assert infer_column(pd.Series(pd.to_timedelta([1, 2], unit="h"), name="t")).kind == "left out"
 
 
 def test_rare_categories_share_a_column() -> None:
@@ -200,12 +201,12 @@ def test_files_that_are_no_tables_are_refused(content: str, sentence: str, tmp_p
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"ends in \.csv"):
-        open_table(tmp_path / "t.xlsx")
+        open_table(tmp_path / "t.xls")
     with pytest.raises(FileNotFoundError, match="there is no file"):
         open_table(tmp_path / "t.csv")
     (tmp_path / "t.parquet").write_bytes(b"PAR1 and then nothing")
     with pytest.raises(ValueError, match="not a Parquet file"):
         open_table(tmp_path / "t.parquet")
-    (tmp_path / "t.csv").write_bytes("naïve,b\n1,2\n".encode("latin-1"))
+    (tmp_path / "t.csv").write_bytes(b"na\xefve,b\n1\0,2\n")
     with pytest.raises(ValueError, match="UTF-8"):
         open_table(tmp_path / "t.csv")

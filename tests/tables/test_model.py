@@ -222,6 +222,8 @@ def changed(folder: Path, name: str, change: dict[str, Any]) -> None:
         ("schema.json", {"target": None}),
         ("schema.json", {"number_labels": "no"}),
         ("schema.json", {"odd": 1}),
+        ("schema.json", {"target_format": "1;5"}),
+        ("schema.json", {"target_format": 3}),
     ],
 )
 def test_json_that_makes_no_sense_is_refused_by_name(name: str, change: dict[str, Any], folder: Path) -> None:
@@ -240,6 +242,18 @@ def test_a_folder_of_before_checksums_loads(sound: TableModel, folder: Path) -> 
     (folder / "table.json").write_text(json.dumps(about))
     with pytest.raises(ValueError, match=r"table\.json is not as it was written"):
         load_table_model(folder)
+
+
+def test_a_folder_of_before_dates_loads(sound: TableModel, folder: Path) -> None:
+    state = json.loads((folder / "schema.json").read_text())
+    del state["target_format"]
+    for column in state["columns"]:
+        del column["format"], column["last"]
+    (folder / "schema.json").write_text(json.dumps(state))
+    digest = hashlib.sha256((folder / "schema.json").read_bytes()).hexdigest()
+    digests = json.loads((folder / "table.json").read_text())["sha256"] | {"schema.json": digest}
+    changed(folder, "table.json", {"format_version": 2, "sha256": digests})
+    assert load_table_model(folder).schema == sound.schema
 
 
 def test_parts_of_two_models_are_not_one(sound: TableModel, folder: Path, tmp_path: Path) -> None:

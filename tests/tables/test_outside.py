@@ -25,6 +25,7 @@ from bayesdrop.tables import (
 from bayesdrop.tables.deferral import find_deferral, ranked
 from bayesdrop.tables.evaluate import evaluate_table, fit_evaluation
 from bayesdrop.tables.prepare import Reasons
+from bayesdrop.tables.written import written
 
 TINY = {"preset": "quick", "hidden": (8,), "epochs": 10, "num_draws": 16, "search": "none", "restarts": 2}
 
@@ -132,7 +133,7 @@ def test_the_reason_of_an_ordinary_deferral_is_its_score(model: TableModel) -> N
     found = predict_frame(model, frame, deferral=deferral)
     assert 0 < found["defer"].sum() < 60
     for std, reason in zip(found["std"], found["reason"], strict=True):
-        above = f"std = {std:.4g}, above {deferral.threshold:.4g}"
+        above = f"std = {written(std, digits=4)}, above {written(deferral.threshold, digits=4)}"
         assert reason == (above if std > deferral.threshold else "")
 
 
@@ -211,11 +212,11 @@ def test_every_column_is_read_once_for_every_chunk(
     model: TableModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What predicting costs beyond the networks: nothing is fitted again."""
-    from bayesdrop.tables import prepare
+    from bayesdrop.tables import columns
 
     read = []
-    original = prepare.as_numbers
-    monkeypatch.setattr(prepare, "as_numbers", lambda *given: read.append(1) or original(*given))
+    original = columns.as_numbers
+    monkeypatch.setattr(columns, "as_numbers", lambda *given: read.append(1) or original(*given))
     stones(30).to_csv(tmp_path / "in.csv", index=False)
     score_file(model, open_table(tmp_path / "in.csv"), tmp_path / "out.csv", chunk_rows=10)
     assert len(read) == 3 * 2

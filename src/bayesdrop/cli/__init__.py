@@ -19,6 +19,8 @@ def build_app() -> Any:
     from bayesdrop.cli.audit import audit
     from bayesdrop.cli.demo import demo
     from bayesdrop.cli.experiments import experiments
+    from bayesdrop.cli.explain import explain
+    from bayesdrop.cli.inspect import inspect
     from bayesdrop.cli.recommend import recommend
     from bayesdrop.cli.tables import evaluate, fit, predict
 
@@ -47,7 +49,7 @@ def build_app() -> Any:
         """Print the version."""
         typer.echo(__version__)
 
-    for command in (demo, audit, fit, predict, evaluate, version):
+    for command in (demo, audit, inspect, fit, predict, evaluate, explain, version):
         app.command()(command)
     app.add_typer(experiments, name="experiments")
     app.add_typer(recommend, name="recommend")

@@ -9,16 +9,25 @@ import typer
 
 __all__ = [
     "AsJson",
+    "Categorical",
+    "Dates",
     "DeferBy",
     "DeferError",
     "DeferShare",
+    "Encoding",
     "Force",
+    "Ignore",
+    "Keep",
     "Level",
+    "Missing",
     "ModelFolder",
+    "Numbers",
     "Processes",
     "Quiet",
+    "SchemaFile",
     "Seed",
     "Separator",
+    "Sheet",
     "WrittenModel",
 ]
 
@@ -26,6 +35,38 @@ __all__ = [
 ModelFolder = Annotated[Path, typer.Argument(help="A folder that `bayesdrop fit` wrote.")]
 Separator = Annotated[
     str | None, typer.Option("--separator", help="Between the cells; told from the header.")
+]
+
+Encoding = Annotated[str | None, typer.Option("--encoding", help="Of a CSV, as cp1252; told from the file.")]
+Sheet = Annotated[
+    str | None, typer.Option("--sheet", help="Of an .xlsx or .ods file: its name, or its number from 1.")
+]
+Numbers = Annotated[
+    list[str] | None,
+    typer.Option("--numbers", help="How 1234.5 is written, as 1.234,5; of one column: price=1.234,5."),
+]
+Dates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dates", help="How 31 March 2024 is written, as 31/03/2024; of one column: day=31/03/2024."
+    ),
+]
+
+# what becomes of columns
+SchemaFile = Annotated[
+    Path | None, typer.Option("--schema", help="What the columns are: a file that `inspect --save` wrote.")
+]
+Categorical = Annotated[
+    list[str] | None, typer.Option("--categorical", help="A column of names, even if they are numbers.")
+]
+Ignore = Annotated[
+    list[str] | None, typer.Option("--ignore", help="A column to leave out; may be given many times.")
+]
+Keep = Annotated[
+    list[str] | None, typer.Option("--keep", help="A column to use, even if it looks like names of rows.")
+]
+Missing = Annotated[
+    list[str] | None, typer.Option("--missing", help="A text that means missing, besides NA, NaN, ...")
 ]
 
 # what is written and printed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,25 +13,36 @@ import typer
 
 from bayesdrop.cli.options import (
     AsJson,
+    Categorical,
+    Dates,
     DeferBy,
     DeferError,
     DeferShare,
+    Encoding,
     Force,
+    Ignore,
+    Keep,
     Level,
+    Missing,
     ModelFolder,
+    Numbers,
     Processes,
     Quiet,
+    SchemaFile,
     Seed,
     Separator,
+    Sheet,
     WrittenModel,
 )
 from bayesdrop.cli.printing import plain_errors, print_rows, print_safely, watched
+from bayesdrop.cli.schema_table import print_schema
+from bayesdrop.harmless import visible
 
-__all__ = ["evaluate", "fit", "predict"]
+__all__ = ["evaluate", "fit", "predict", "written_as"]
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="A CSV or Parquet table with a header.")],
+    data: Annotated[Path, typer.Argument(help="A table with a header: a file, a folder of files, or -.")],
     target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
     output: WrittenModel,
     task: Annotated[str, typer.Option(help="auto, regression or classification.")] = "auto",
@@ -58,16 +71,19 @@ def fit(
     defer_by: Annotated[
         str | None, typer.Option(help="std, epistemic, aleatoric; entropy, mutual_information, max_prob.")
     ] = None,
-    categorical: Annotated[
-        list[str] | None, typer.Option(help="A column of names, even if they are numbers.")
-    ] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; may be given many times.")
-    ] = None,
-    missing: Annotated[
-        list[str] | None, typer.Option(help="A text that means missing, besides NA, NaN, ...")
-    ] = None,
+    schema: SchemaFile = None,
+    categorical: Categorical = None,
+    ignore: Ignore = None,
+    keep: Keep = None,
+    missing: Missing = None,
+    numbers: Numbers = None,
+    dates: Dates = None,
+    keep_rows: Annotated[
+        int, typer.Option(min=0, help="Rows of the fit that the folder keeps, for `explain`; 0 for none.")
+    ] = 1000,
     separator: Separator = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     processes: Processes = 1,
     seed: Seed = 0,
     force: Force = False,
@@ -75,8 +91,9 @@ def fit(
 ) -> None:
     """Fit a table, try it on held-out rows, and write a model folder with a report."""
     with plain_errors():
-        from bayesdrop.tables import FitOptions, Rule
+        from bayesdrop.tables import FitOptions, Rule, read_schema
 
+        numbers_of, dates_of = _ways(numbers, dates)
         options = FitOptions(
             target,
             task=task,
@@ -87,6 +104,7 @@ def fit(
             categorical=tuple(categorical or ()),
             ignore=tuple(ignore or ()),
             missing=tuple(missing or ()),
+            keep_rows=keep_rows,
             seed=seed,
             estimator={
                 "preset": preset,
@@ -97,13 +115,18 @@ def fit(
                 "num_draws": draws,
                 "processes": processes,
             },
+            keep=tuple(keep or ()),
+            numbers=numbers_of,
+            dates=dates_of,
+            schema=None if schema is None else read_schema(schema),
         )
-        _fit(data, output, options, separator, force, quiet)
+        reading = {"separator": separator, "encoding": encoding, "sheet": sheet}
+        _fit(data, output, options, reading, force, quiet)
 
 
 def predict(
     model: ModelFolder,
-    data: Annotated[Path, typer.Argument(help="A CSV or Parquet table with the model's columns.")],
+    data: Annotated[Path, typer.Argument(help="A table with the model's columns, or - for standard input.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The table to write: .csv, .tsv or .parquet.")
     ],
@@ -112,7 +135,11 @@ def predict(
     defer_error: DeferError = None,
     defer_by: DeferBy = None,
     prefix: Annotated[str, typer.Option(help="Put before the names of the new columns.")] = "",
+    numbers: Numbers = None,
+    dates: Dates = None,
     separator: Separator = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows that are held at a time.")] = 10_000,
     force: Force = False,
     quiet: Quiet = False,
@@ -122,11 +149,12 @@ def predict(
         from bayesdrop.tables import load_table_model, open_table, score_file
 
         _check_level(level)
-        fitted = load_table_model(model)
+        fitted = written_as(load_table_model(model), numbers, dates)
         rule = _rule(fitted, defer_share, defer_error, defer_by)
+        table = open_table(data, separator=separator, encoding=encoding, sheet=sheet)
         scored = score_file(
             fitted,
-            open_table(data, separator=separator),
+            table,
             output,
             level=level,
             rule=rule,
@@ -138,6 +166,8 @@ def predict(
         if quiet:
             print(output.resolve())
             return
+        for note in table.notes:
+            print_safely(note)
         print_safely(f"Deferred, {fitted.deferral(rule)}.")
         for line in scored.lines():
             print_safely(line)
@@ -152,7 +182,11 @@ def evaluate(
     defer_error: DeferError = None,
     defer_by: DeferBy = None,
     report: Annotated[Path | None, typer.Option(help="Write a report of these rows: an .html file.")] = None,
+    numbers: Numbers = None,
+    dates: Dates = None,
     separator: Separator = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     as_json: AsJson = False,
     force: Force = False,
 ) -> None:
@@ -166,9 +200,12 @@ def evaluate(
         _check_level(level)
         if report is not None:
             check_free(report, force=force, owner="evaluate")
-        fitted = load_table_model(model)
+        fitted = written_as(load_table_model(model), numbers, dates)
         rule = _rule(fitted, defer_share, defer_error, defer_by)
-        result = evaluate_table(fitted, open_table(data, separator=separator), level=level, rule=rule)
+        table = open_table(data, separator=separator, encoding=encoding, sheet=sheet)
+        for note in table.notes:
+            print(visible(note), file=sys.stderr)
+        result = evaluate_table(fitted, table, level=level, rule=rule)
         if as_json:
             print(json.dumps(result.as_dict(), indent=1))
         else:
@@ -179,7 +216,9 @@ def evaluate(
             print(f"Report: {report.resolve()}", file=sys.stderr if as_json else sys.stdout)
 
 
-def _fit(data: Path, output: Path, options: Any, separator: str | None, force: bool, quiet: bool) -> None:
+def _fit(
+    data: Path, output: Path, options: Any, reading: dict[str, str | None], force: bool, quiet: bool
+) -> None:
     from bayesdrop.errors import require
 
     # All that can be missing or wrong is asked for before training, which takes a while.
@@ -195,15 +234,26 @@ def _fit(data: Path, output: Path, options: Any, separator: str | None, force: b
         if not quiet:
             print_safely(line)
 
+    def show(schema: Any) -> None:
+        """A table for who looks on, lines for a file or a pipe."""
+        if sys.stdout.isatty() and not quiet:
+            print_schema(schema)
+            return
+        for line in schema.lines():
+            say(f"  {line}")
+
     def read() -> Any:
-        frame = open_table(data, separator=separator).read()
-        say(f"{data}: {len(frame):,} rows, {len(frame.columns)} columns.")
+        frame = table.read()
+        say(f"{table.path}: {len(frame):,} rows, {len(frame.columns)} columns.")
+        for note in table.notes:
+            say(note)
         return frame
 
+    table = open_table(data, **reading)
     # The frame is given away, so that it is gone when it is not needed any more.
-    fitted = fit_table(read(), options, say=say, progress=watched(quiet))
+    fitted = fit_table(read(), options, say=say, show=show, progress=watched(quiet))
     result = fit_evaluation(fitted)
-    report = result.report(f"{data.name}: {options.target}")
+    report = result.report(f"{table.path.name}: {options.target}")
     save_table_model(fitted.model, output, report=report, force=force)
     if quiet:
         print((output / "report.html").resolve())
@@ -212,6 +262,29 @@ def _fit(data: Path, output: Path, options: Any, separator: str | None, force: b
     print_rows(result.rows())
     print(f"Model:  {output.resolve()}")
     print(f"Report: {(output / 'report.html').resolve()}")
+
+
+def _ways(
+    numbers: Sequence[str] | None, dates: Sequence[str] | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    from bayesdrop.tables.spelling import DATES, NUMBERS
+    from bayesdrop.tables.wishes import ways_of
+
+    return ways_of(numbers or (), NUMBERS, "--numbers"), ways_of(dates or (), DATES, "--dates")
+
+
+def written_as(model: Any, numbers: Sequence[str] | None, dates: Sequence[str] | None) -> Any:
+    """The model, for a table that writes numbers or dates in another way."""
+    from bayesdrop.tables.wishes import check_known
+
+    numbers_of, dates_of = _ways(numbers, dates)
+    schema = model.schema
+    check_known([name for name in (*numbers_of, *dates_of) if name], [schema.target, *_names(schema)])
+    return replace(model, schema=schema.written(numbers_of, dates_of))
+
+
+def _names(schema: Any) -> list[str]:
+    return [column.name for column in schema.columns]
 
 
 def _rule(model: Any, share: float | None, error: float | None, by: str | None) -> Any:

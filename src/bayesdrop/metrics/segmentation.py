@@ -64,8 +64,13 @@ class Confusion:
         return self._of_classes(self.counts.diagonal() / self.counts.sum(1).double())
 
     @property
+    def class_precision(self) -> Tensor:
+        """(K,) share of the predictions of every class that were right; NaN for those never predicted."""
+        return self._of_classes(self.counts.diagonal() / self.counts.sum(0).double())
+
+    @property
     def mean_class_accuracy(self) -> Tensor:
-        """Mean of `class_accuracy` over the classes that have one. Shape (), in [0, 1]."""
+        """Mean of `class_accuracy` over the classes that have one: balanced accuracy. Shape (), in [0, 1]."""
         return self.class_accuracy.nanmean()
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import warnings
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from bayesdrop.errors import is_one_of, must, require
 from bayesdrop.storage import write_file
 
-__all__ = ["check_picture_path", "figure_bytes", "new_figure", "save_figure"]
+__all__ = ["check_picture_path", "figure_bytes", "inline_svg", "new_figure", "save_figure"]
 
 #: what `save_figure` writes
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -91,6 +93,50 @@ def figure_bytes(figure: Any, kind: str = "png", *, dpi: float = 150) -> bytes:
     buffer = BytesIO()
     figure.savefig(buffer, format=kind, dpi=dpi, metadata=dates[kind])
     return buffer.getvalue()
+
+
+def inline_svg(figure: Any) -> str:
+    """The figure as an `<svg>` element of an HTML page, in the colours of the page.
+
+    Its texts stay texts, in the page's font; it has no background, and what is black in the figure has the
+    page's own colour (`currentColor`), so that it can be read on a dark page too. Greys of the library's own
+    pictures become `var(--muted)` and `var(--line)`. Nothing in it is fetched or run.
+
+    Args:
+        figure: a matplotlib Figure.
+    """
+    matplotlib = require("matplotlib", extra="plot", owner="inline_svg")
+    buffer = BytesIO()
+    # What ids of shapes are made of: the same figure is the same text.
+    options = {"svg.fonttype": "none", "svg.hashsalt": "bayesdrop"}
+    with matplotlib.rc_context(options), warnings.catch_warnings():
+        # The browser has letters that the font, which the layout is measured with, lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue().decode("utf-8")
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
+    return re.sub(r">\s+<", "><", re.sub(r"<[^<>]*>", _page_tag, text)).strip()
+
+
+#: colours of a figure, and what they are on a page
+_PAGE_COLORS = {
+    "#000000": "currentColor",
+    "#1a1a1a": "currentColor",
+    "#666666": "var(--muted)",
+    "#e8e8e8": "var(--line)",
+}
+
+
+def _page_tag(match: re.Match[str]) -> str:
+    """A tag without the names of groups, with two decimals, and with the colours of the page."""
+    tag = match.group()
+    if tag.startswith("<svg"):
+        shape = re.search(r'viewBox="[^"]*"', tag)
+        return f'<svg {shape.group()} role="img">' if shape else "<svg>"
+    tag = re.sub(r'^<g id="[^"]*"', "<g", tag).replace("xlink:href", "href")
+    tag = re.sub(r"(\.\d\d)\d+", r"\1", tag)
+    tag = re.sub(r"#[0-9a-f]{6}\b", lambda color: _PAGE_COLORS.get(color.group(), color.group()), tag)
+    return re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", tag)
 
 
 def _with_palette(png: bytes, colors: int) -> bytes:

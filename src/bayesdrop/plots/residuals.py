@@ -20,7 +20,7 @@ from bayesdrop.plots.checks import (
 from bayesdrop.plots.style import BLUE, INK, MUTED, ORANGE, dress, from_zero
 from bayesdrop.predict import Prediction
 
-__all__ = ["plot_intervals", "plot_residuals"]
+__all__ = ["plot_intervals", "plot_predicted", "plot_residuals"]
 
 Order = Literal["target", "mean", "width"]
 
@@ -82,6 +82,52 @@ def plot_residuals(
     ax.set_xlim(max(0.0, std.min() - room), ends[1])
     from_zero(ax)
     dress(ax, xlabel="predicted std", ylabel="|target - mean|")
+    return ax
+
+
+def plot_predicted(
+    ax: Any,
+    mean: Values,
+    y: Values,
+    *,
+    interval: tuple[Values, Values] | None = None,
+    color: Any = BLUE,
+    missed: Any = ORANGE,
+) -> Any:
+    """Predicted against actual numbers, a dot and its interval for every row; on the diagonal they agree.
+
+    An interval holds its target where it crosses the diagonal; those that do not stand out.
+
+    Args:
+        ax: matplotlib axes.
+        mean: (N,) predicted.
+        y: (N,) targets.
+        interval: lower and upper ends, (N,) each; none are drawn if None.
+        color: of dots and intervals.
+        missed: the colour of rows whose interval does not hold the target.
+
+    Returns: the axes.
+    """
+    owner = "plot_predicted"
+    check_axes(owner, ax)
+    target = row_numbers(owner, "y", y)
+    given = row_numbers(owner, "mean", mean, len(target), like="y")
+    inside = np.ones(len(target), dtype=bool)
+    if interval is not None:
+        if not isinstance(interval, tuple) or len(interval) != 2:
+            raise TypeError(must(owner, "interval", "a pair of lower and upper ends, or None", interval))
+        lower, upper = (row_numbers(owner, "interval", end, len(target), like="y") for end in interval)
+        inside = (lower <= target) & (target <= upper)
+        for rows, tint in ((inside, color), (~inside, missed)):
+            ax.vlines(target[rows], lower[rows], upper[rows], color=tint, alpha=0.35, linewidth=1, zorder=1)
+    ends = [min(target.min(), given.min()), max(target.max(), given.max())]
+    ax.plot(ends, ends, color=MUTED, linewidth=1, linestyle="--", label="predicted = actual", zorder=2)
+    dots = {"linestyle": "none", "marker": "o", "markersize": 3.5, "markeredgewidth": 0, "zorder": 3}
+    ax.plot(target[inside], given[inside], color=color, alpha=0.7, **dots)
+    if not inside.all():
+        name = "interval misses the target"
+        ax.plot(target[~inside], given[~inside], color=missed, label=name, **dots)
+    dress(ax, xlabel="actual", ylabel="predicted")
     return ax
 
 

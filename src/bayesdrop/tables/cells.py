@@ -11,8 +11,23 @@ from numpy.typing import NDArray
 
 from bayesdrop.errors import require
 from bayesdrop.harmless import NUMBER
+from bayesdrop.tables.spelling import DIGITS, ISO, PLAIN, ZERO_ONE, parsed_dates, plain_number
 
-__all__ = ["Array", "Flags", "as_labels", "as_numbers", "as_truths", "first_bad", "is_text", "missing_cells"]
+__all__ = [
+    "Array",
+    "Flags",
+    "as_days",
+    "as_labels",
+    "as_numbers",
+    "as_truths",
+    "day_of",
+    "first_bad",
+    "is_text",
+    "is_truth",
+    "missing_cells",
+    "present_texts",
+    "type_of",
+]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -20,8 +35,10 @@ Texts = NDArray[np.object_]
 
 #: texts that stand for nothing, in lower case
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "null", "none", "nil"})
-_TRUE = frozenset({"true", "yes", "t", "y"})
-_FALSE = frozenset({"false", "no", "f", "n"})
+_TRUE = frozenset({"true", "yes", "t", "y", "1", "1.0"})
+_FALSE = frozenset({"false", "no", "f", "n", "0", "0.0"})
+#: microseconds of a day
+_DAY = 86_400_000_000
 
 
 # everywhere `series` is a pandas column and `marks` are further texts that mean "missing"
@@ -34,12 +51,16 @@ def is_text(series: Any) -> bool:
 
 
 def type_of(series: Any) -> str:
-    """What a typed column holds: "truths", "times", or "other"; a CSV has no types."""
+    """What a typed column holds: "truths", "dates", "clocks" (times of a day, durations), or "other".
+
+    A CSV has no types: its columns are "other".
+    """
     name = str(series.dtype).lower()
     if name.startswith("bool"):
         return "truths"
-    times = name.startswith(("timestamp", "date", "time", "duration")) or "datetime" in name
-    return "times" if times else "other"
+    if name.startswith(("timestamp", "date")) or "datetime" in name:
+        return "dates"
+    return "clocks" if name.startswith(("time", "duration")) else "other"
 
 
 def missing_cells(series: Any, marks: Collection[str] = ()) -> Flags:
@@ -51,10 +72,15 @@ def missing_cells(series: Any, marks: Collection[str] = ()) -> Flags:
     return empty | np.isnan(_typed_numbers(series))
 
 
-def as_numbers(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
+def as_numbers(series: Any, marks: Collection[str] = (), way: str = PLAIN) -> tuple[Array, Flags]:
     """The cells as numbers, NaN where they are missing, and which cells are neither.
 
     An infinite cell stays infinite and counts as one that is neither.
+
+    Args:
+        series: a pandas column; numbers of a typed one are numbers, however texts are written.
+        marks: texts that mean "missing" besides.
+        way: how numbers are written, one of `spelling.NUMBERS`, or `ZERO_ONE`: words of truth are 1 and 0.
     """
     if not is_text(series):
         values = _typed_numbers(series)
@@ -62,13 +88,75 @@ def as_numbers(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
     pandas = require("pandas", extra="tables", owner="bayesdrop.tables")
     texts = _texts(series)
     missing = _missing_texts(texts, marks)
+    if way not in (PLAIN, ZERO_ONE):
+        texts[:] = [_rewritten(text, way) for text in texts]
     texts[missing] = None
     # The parser takes a NUL for the end of the text: "1\0kg" would be 1.
     texts[_each(texts, lambda text: text is not None and "\0" in text)] = "not a number"
     parsed = pandas.to_numeric(texts, errors="coerce")
     values = np.where(missing, np.nan, np.asarray(parsed, dtype=np.float64))
     bad: Flags = ~missing & ~np.isfinite(values)
+    if way == ZERO_ONE and bad.any():
+        truths, neither = as_truths(series, marks)
+        words = bad & ~neither
+        values, bad = np.where(words, truths, values), bad & neither
     return values, bad
+
+
+def _rewritten(text: str, way: str) -> str:
+    """A number as Python writes it; infinity and what is no number as they are, but never a plain number."""
+    plain = plain_number(text, way)
+    if plain is not None:
+        return plain
+    return "not a number" if NUMBER.fullmatch(text) else text
+
+
+def as_days(series: Any, marks: Collection[str] = (), way: str = ISO) -> tuple[Array, Flags]:
+    """The dates as days since the first of January 1970, NaN where missing, and which cells are none.
+
+    Args:
+        series: a pandas column; a date of a typed one is a date, however texts are written.
+        marks: texts that mean "missing" besides.
+        way: how dates are written, one of `spelling.DATES`; the year may always come first: 2024-03-31.
+    """
+    if type_of(series) == "dates":
+        moments = _typed_moments(series)
+        bad: Flags = np.zeros(len(moments), dtype=bool)
+    elif is_text(series):
+        labels = _texts(series)
+        labels[_missing_texts(labels, marks)] = None
+        moments, bad = parsed_dates(labels.tolist(), way)
+    elif way == DIGITS:
+        moments, bad = parsed_dates(as_labels(series, marks).tolist(), way)
+    else:
+        values = _typed_numbers(series)
+        return np.full(len(values), np.nan), ~np.isnan(values)
+    days: Array = moments.astype(np.int64) / _DAY
+    days[np.isnat(moments)] = np.nan
+    return days, bad
+
+
+def day_of(days: float) -> str:
+    """The date so many days after the first of January 1970, with its time if it has one.
+
+    >>> day_of(19783.5), day_of(0)
+    ('2024-03-01 12:00:00', '1970-01-01')
+    """
+    moment = np.datetime64(round(days * _DAY), "us")
+    text = str(np.datetime_as_string(moment, unit="s")).replace("T", " ")
+    return text.removesuffix(" 00:00:00")
+
+
+def _typed_moments(series: Any) -> NDArray[np.datetime64]:
+    """Dates and times of any resolution and zone, in microseconds of UTC."""
+    arrow = require("pyarrow", extra="tables", owner="bayesdrop.tables")
+    try:
+        moments = arrow.Array.from_pandas(series).cast(arrow.timestamp("us"), safe=False)
+    except arrow.ArrowException as error:
+        said = " ".join(str(error).split())
+        raise ValueError(f"column {series.name!r} has dates that cannot be read ({said}).") from error
+    found: NDArray[np.datetime64] = moments.to_numpy(zero_copy_only=False)
+    return found
 
 
 def as_truths(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
@@ -76,6 +164,7 @@ def as_truths(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
     if is_text(series):
         texts = _texts(series)
         missing = _missing_texts(texts, marks)
+        # "1" and "0" are what other programs write for them.
         true = _each(texts, lambda text: text.lower() in _TRUE)
         false = _each(texts, lambda text: text.lower() in _FALSE)
     else:
@@ -96,11 +185,27 @@ def as_labels(series: Any, marks: Collection[str] = (), *, numbers: bool = False
     """
     missing = missing_cells(series, marks)
     labels = _texts(series)
-    if numbers or not (is_text(series) or type_of(series) == "truths"):
+    if type_of(series) == "dates":
+        days = as_days(series)[0]
+        labels[~missing] = [day_of(day) for day in days[~missing]]
+    elif numbers or not (is_text(series) or type_of(series) == "truths"):
         for place in np.flatnonzero(~missing):
             labels[place] = _plain(labels[place])
     labels[missing] = None
     return labels
+
+
+def present_texts(series: Any, marks: Collection[str] = ()) -> list[str]:
+    """The texts of cells that are not missing, without space around them."""
+    texts = _texts(series)
+    kept: list[str] = texts[~_missing_texts(texts, marks)].tolist()
+    return kept
+
+
+def is_truth(text: str) -> bool | None:
+    """True or false where a text says so (yes, F, 1, ...), None where it does not."""
+    word = text.lower()
+    return True if word in _TRUE else False if word in _FALSE else None
 
 
 def first_bad(series: Any, bad: Flags) -> str:
@@ -128,7 +233,8 @@ def _plain(text: str) -> str:
 
 def _typed_numbers(series: Any) -> Array:
     values: Array = series.to_numpy(dtype=np.float64, na_value=np.nan)
-    return values
+    # A column of Arrow lends its memory, which nobody may write in.
+    return np.require(values, requirements="W")
 
 
 def _texts(series: Any) -> Texts:

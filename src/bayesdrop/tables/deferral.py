@@ -13,6 +13,7 @@ import torch
 from bayesdrop.calibration import conformal_quantile
 from bayesdrop.errors import must
 from bayesdrop.tables.cells import Array, Flags
+from bayesdrop.tables.written import written
 
 __all__ = ["Deferral", "DeferralResult", "Rule", "cross_checked", "find_deferral", "outcome", "ranked"]
 
@@ -75,12 +76,13 @@ class Deferral:
         """Why a row of this score goes."""
         if self.threshold == -math.inf:
             return "no threshold keeps the error that was asked for"
-        return f"{self.rule.by} = {score:.4g}, above {self.threshold:.4g}"
+        score_text, threshold = (written(value, digits=4) for value in (score, self.threshold))
+        return f"{self.rule.by} = {score_text}, above {threshold}"
 
     def __str__(self) -> str:
         rule = self.rule
         if rule.error is not None:
-            asked = f"so that those that stay have an error of at most {rule.error:g}"
+            asked = f"so that those that stay have an error of at most {written(rule.error, digits=6)}"
         else:
             asked = f"at most {100 * (rule.share or 0):g} % of rows on average"
         if self.threshold == -math.inf:
@@ -88,7 +90,7 @@ class Deferral:
         if self.threshold == math.inf:
             few = rule.error is None and rule.share
             return f"{asked}: {'too few rows were held out to tell which' if few else 'none need to go'}"
-        return f"{asked}: those with {rule.by} above {self.threshold:.4g}"
+        return f"{asked}: those with {rule.by} above {written(self.threshold, digits=4)}"
 
 
 @dataclass(frozen=True)

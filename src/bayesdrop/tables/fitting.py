@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesdrop.errors import must
-from bayesdrop.tables.cells import Array, as_labels, as_numbers, missing_cells
+from bayesdrop.errors import must, whole_number
+from bayesdrop.tables.cells import Array, as_labels, as_numbers, is_truth, missing_cells
 from bayesdrop.tables.deferral import SCORES, Rule, cross_checked, ranked
+from bayesdrop.tables.habits import Habits
 from bayesdrop.tables.judge import Judged, judge, measures
 from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.prepare import Preparer
-from bayesdrop.tables.schema import Schema, Task, check_target, infer_columns, infer_task, listed
+from bayesdrop.tables.rows import TrainingRows, row_numbers
+from bayesdrop.tables.schema import Schema, Task, check_target, infer_columns, infer_task, target_way
+from bayesdrop.tables.spelling import PLAIN
+from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
+from bayesdrop.tables.written import counted
 
 __all__ = ["FitOptions", "FittedTable", "fit_table", "targets_of"]
 
 _LEAST_ROWS = 10
+#: rows, and numbers, that baselines learn from at most
+_BASELINE_ROWS, _BASELINE_CELLS = 20_000, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -39,8 +45,13 @@ class FitOptions:
         categorical: columns whose numbers are names.
         ignore: columns to leave out.
         missing: texts that mean "missing".
+        keep_rows: rows of the fit, at random, that the model's folder keeps for explanations; 0 for none.
         seed: of everything random.
         estimator: options of `DropoutRegressor` or `DropoutClassifier`.
+        keep: columns to use, even if they look like names of rows.
+        numbers: how numbers are written, by column, as {"price": "1.234,5"}; of all others under "".
+        dates: how dates are written, likewise, as {"": "31/03/2024"}.
+        schema: what a file says of the columns; `read_schema` reads one.
     """
 
     target: str
@@ -52,8 +63,13 @@ class FitOptions:
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    keep_rows: int = 1000
     seed: int = 0
     estimator: dict[str, Any] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    dates: Mapping[str, str] = field(default_factory=dict)
+    schema: EditedSchema | None = None
 
     def __post_init__(self) -> None:
         if self.task not in ("auto", "regression", "classification"):
@@ -61,15 +77,36 @@ class FitOptions:
         for name in ("held_out", "level"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(must("fit", name, "in (0, 1)", getattr(self, name)))
+        whole_number("fit", "keep_rows", self.keep_rows, at_least=0)
+        said = {} if self.schema is None else self.schema.said
+        if said.get("target", self.target) != self.target:
+            what = f"must be that of the schema, {said['target']!r}; got {self.target!r}"
+            raise ValueError(f"fit: `target` {what}.")
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """All texts that mean "missing", those of the schema file too."""
+        said = () if self.schema is None else self.schema.said.get("missing_marks", ())
+        return tuple(dict.fromkeys((*self.missing, *said)))
 
 
 @dataclass(frozen=True, eq=False)
 class FittedTable:
-    """A model, and the rows that it was tried on."""
+    """A model, and the rows that it was tried on.
+
+    Attributes:
+        model: what is written to the folder.
+        judged: the rows that were held out.
+        frame: the same rows, as they were read.
+        rows: rows that were fitted, for baselines.
+        first: the model that was tried, where `model` was then fitted to all rows.
+    """
 
     model: TableModel
     judged: Judged
-    frame: Any  #: the held-out rows, as they were read
+    frame: Any
+    rows: TrainingRows | None = None
+    first: TableModel | None = None
 
 
 def fit_table(
@@ -77,6 +114,7 @@ def fit_table(
     options: FitOptions,
     *,
     say: Callable[[str], None] = lambda line: None,
+    show: Callable[[Schema], None] | None = None,
     progress: bool = False,
 ) -> FittedTable:
     """Fit a table: hold rows out, learn columns and networks from the rest, try them, find thresholds.
@@ -85,6 +123,7 @@ def fit_table(
         frame: a pandas frame.
         options: how.
         say: is told every choice, a line each.
+        show: is given the schema before training; if None, `say` is told a line a column.
         progress: show bars.
     """
     rows = len(frame)
@@ -92,23 +131,31 @@ def fit_table(
     rule = options.rule.for_task(schema.task)
     fitted, held = _split(y, options.held_out, options.seed, schema.task)
     schema = _learned(frame, options, schema, fitted)
-    for line in schema.lines():
-        say(f"  {line}")
+    if show is not None:
+        show(schema)
+    else:
+        for line in schema.lines():
+            say(f"  {line}")
     prepare = Preparer(schema)
     # Both before training: a cell that cannot be read is found in seconds.
     inputs, tried = prepare(frame, rows=fitted), prepare(frame, rows=held)
     held_frame, with_target = frame.iloc[held], len(frame)
+    numbers = row_numbers(frame)
     if not options.refit:
         del frame  # texts of a long table take more room than its numbers
     say(f"Fitting {len(fitted):,} rows, {inputs.x.shape[1]} inputs; {len(held):,} rows are held out.")
     started = time.perf_counter()
     estimator = _fitted(inputs.x, y[fitted], schema, options, progress=progress)
+    taken = _training_rows(inputs.x, _places(y[fitted], schema), numbers[fitted], options)
     judged = judge(estimator, tried.x, _places(y[held], schema), scaled=None, level=options.level)
     prepare.add_far_numbers(tried, estimator)
+    kept, first = taken, (schema, estimator)
     if options.refit:
         say("Fitting once more, to all rows; measures and thresholds are those of the first fit.")
         schema = _learned(frame, options, schema)
-        estimator = _fitted(Preparer(schema)(frame).x, y, schema, options, progress=progress)
+        x = Preparer(schema)(frame).x
+        estimator = _fitted(x, y, schema, options, progress=progress)
+        kept = _training_rows(x, _places(y, schema), numbers, options)
     held_out = ranked({name: judged.scores[name] for name in SCORES[schema.task]}, tried.reasons.any)
     held_out |= {"loss": judged.loss} | ({} if judged.classes else {"scaled": judged.scaled})
     about = {
@@ -124,8 +171,17 @@ def fit_table(
         "measures": measures(judged, options.level),
         "deferral": asdict(cross_checked(rule, held_out, judged.loss, root=not judged.classes)),
     }
-    model = TableModel(schema, estimator, held_out, options.level, rule, about)
-    return FittedTable(model, judged, held_frame)
+    own = kept.first(options.keep_rows) if options.keep_rows else None
+    if own is not None:
+        say(f"The model keeps {counted(len(own), 'row')} of the fit, for explanations; --keep-rows 0: none.")
+    model = TableModel(schema, estimator, held_out, options.level, rule, about, own)
+    measured = replace(model, schema=first[0], estimator=first[1], rows=None) if options.refit else None
+    return FittedTable(model, judged, held_frame, taken, measured)
+
+
+def _training_rows(x: Array, y: NDArray[Any], numbers: NDArray[Any], options: FitOptions) -> TrainingRows:
+    most = min(_BASELINE_ROWS, max(1000, _BASELINE_CELLS // x.shape[1]))
+    return TrainingRows.drawn(x, y, numbers, most=max(most, options.keep_rows), seed=options.seed)
 
 
 def targets_of(frame: Any, schema: Schema, owner: str) -> tuple[Any, NDArray[Any]]:
@@ -139,9 +195,11 @@ def targets_of(frame: Any, schema: Schema, owner: str) -> tuple[Any, NDArray[Any
     if schema.target not in frame.columns:
         raise ValueError(f"{owner}: the target column {schema.target!r} must be there.")
     kept = frame[~missing_cells(frame[schema.target], schema.missing_marks)]
-    y, bad = _read_target(kept[schema.target], schema.task, schema.missing_marks, schema.number_labels)
+    y, bad = _read_target(kept[schema.target], schema, schema.missing_marks)
     if bad:
-        raise ValueError(f"{owner}: the target {schema.target!r} must be numbers.")
+        how = f" written as {schema.target_format}" if schema.target_format else ""
+        hint = "Another way to write them: --numbers."
+        raise ValueError(f"{owner}: the target {schema.target!r} must be numbers{how}. {hint}")
     return kept, _places(y, schema, owner)
 
 
@@ -149,13 +207,10 @@ def _with_target(
     frame: Any, options: FitOptions, say: Callable[[str], None]
 ) -> tuple[Any, NDArray[Any], Schema]:
     """Rows that have a target, the targets, and a schema without columns."""
-    names = list(frame.columns)
-    for name in (options.target, *options.categorical, *options.ignore):
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(names, 6)}."
-            raise ValueError(f"there is no column {name!r}. {hint}")
-    lacking = missing_cells(frame[options.target], options.missing)
+    names, marks = list(frame.columns), options.marks
+    check_known([options.target], names)
+    _wishes(frame, options)
+    lacking = missing_cells(frame[options.target], marks)
     kept = frame[~lacking] if lacking.any() else frame
     if len(kept) < _LEAST_ROWS:
         what = f"{len(kept)} of {len(frame)}" if lacking.any() else f"{len(frame)}"
@@ -163,32 +218,61 @@ def _with_target(
     if lacking.any():
         say(f"{int(lacking.sum()):,} rows have no target and are left out.")
     series = kept[options.target]
-    task, number_labels, why = infer_task(series, options.missing, options.task, len(kept))
-    say(f"Target {options.target}: {task}, {why}." + ("" if why == "as asked for" else " Else: --task."))
-    y, _ = _read_target(series, task, options.missing, number_labels)
+    said = {} if options.schema is None else options.schema.said
+    asked = said.get("task", "auto") if options.task == "auto" else options.task
+    way = options.numbers.get(options.target) or said.get("target_format") or options.numbers.get("", "")
+    if not way and asked != "classification":
+        way = target_way(series, marks, Habits(kept, marks))
+    task, number_labels, why = infer_task(series, marks, asked, len(kept), way)
+    way = way if task == "regression" and way != PLAIN else ""
+    written = f", written as {way}" if way else ""
+    say(
+        f"Target {options.target}: {task}, {why}{written}."
+        + ("" if why == "as asked for" else " Else: --task.")
+    )
+    schema = Schema(options.target, task, (), (), number_labels, marks, why, way)
+    y, _ = _read_target(series, schema, marks)
     classes: tuple[str, ...] = ()
     if task == "classification":
         # By value, then by digits: floats of large whole numbers may be equal.
         key = (lambda label: (float(label), label)) if number_labels else str
         classes = tuple(sorted(set(y.tolist()), key=key))
     check_target(options.target, task, y)
-    marks = tuple(options.missing)
-    return kept, y, Schema(options.target, task, (), classes, number_labels, marks, why)
+    if said.get("classes"):
+        if set(said["classes"]) != set(classes):
+            raise ValueError(
+                f"the classes must be those of the schema, {said['classes']}; got {list(classes)}."
+            )
+        classes = tuple(said["classes"])
+    return kept, y, replace(schema, classes=classes)
 
 
-def _read_target(series: Any, task: Task, marks: Collection[str], numbers: bool) -> tuple[NDArray[Any], bool]:
+def _wishes(frame: Any, options: FitOptions) -> dict[str, Any]:
+    return wishes_for(
+        list(frame.columns),
+        categorical=options.categorical,
+        ignore=options.ignore,
+        keep=options.keep,
+        numbers=options.numbers,
+        dates=options.dates,
+        edited=options.schema,
+    )
+
+
+def _read_target(series: Any, schema: Schema, marks: Collection[str]) -> tuple[NDArray[Any], bool]:
     """Numbers, or labels as texts; and whether a cell is none of them."""
-    if task == "classification":
-        return as_labels(series, marks, numbers=numbers), False
-    values, bad = as_numbers(series, marks)
+    if schema.task == "classification":
+        return as_labels(series, marks, numbers=schema.number_labels), False
+    values, bad = as_numbers(series, marks, schema.target_format or PLAIN)
     return values, bool(bad.any())
 
 
 def _learned(
     frame: Any, options: FitOptions, schema: Schema, rows: NDArray[np.int64] | None = None
 ) -> Schema:
-    asked = {"categorical": options.categorical, "ignore": options.ignore, "marks": options.missing}
-    return replace(schema, columns=infer_columns(frame, options.target, rows=rows, **asked))
+    asked: dict[str, Any] = {"categorical": (), "ignore": (), "marks": options.marks}
+    columns = infer_columns(frame, options.target, rows=rows, wishes=_wishes(frame, options), **asked)
+    return replace(schema, columns=columns)
 
 
 def _split(y: NDArray[Any], share: float, seed: int, task: Task) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -223,6 +307,10 @@ def _places(y: NDArray[Any], schema: Schema, owner: str = "the table") -> NDArra
     if schema.task == "regression":
         return y
     places = {label: place for place, label in enumerate(schema.classes)}
+    truths = {is_truth(label): label for label in schema.classes}
+    if truths.keys() == {True, False} and len(schema.classes) == 2:
+        # "yes" of one file is "True" of another.
+        y = np.array([truths.get(is_truth(str(label)), label) for label in y.tolist()], dtype=object)
     unknown = sorted({str(label) for label in y.tolist()} - set(places))
     if unknown:
         shown = ", ".join(map(repr, unknown[:5]))

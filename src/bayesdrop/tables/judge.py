@@ -17,20 +17,32 @@ from bayesdrop.metrics import (
     CalibrationCurve,
     accuracy,
     brier,
+    confusion,
     expected_calibration_error,
     interval_coverage,
     interval_width,
     mean_absolute_error,
+    mean_log_likelihood,
     misclassification_auroc,
     r2,
     rmse,
 )
 from bayesdrop.predict import Prediction
-from bayesdrop.tables.cells import Array, Flags, as_labels, as_numbers, as_truths
+from bayesdrop.tables.cells import Array, Flags, as_labels
 from bayesdrop.tables.deferral import conformal_threshold
 from bayesdrop.tables.schema import Schema
 
-__all__ = ["Judged", "Slice", "add_intervals", "judge", "measures", "row_scores", "scores_of", "worst_slices"]
+__all__ = [
+    "Judged",
+    "Slice",
+    "add_intervals",
+    "judge",
+    "measures",
+    "plain_measures",
+    "row_scores",
+    "scores_of",
+    "worst_slices",
+]
 
 #: rows that a slice must have
 _LEAST_ROWS = 15
@@ -177,6 +189,27 @@ def judge(estimator: Any, x: Array, y: NDArray[Any], *, scaled: Array | None, le
     return judged
 
 
+def plain_measures(judged: Judged) -> dict[str, float]:
+    """How good means or probabilities are, by name: what any model can be measured by.
+
+    Args:
+        judged: rows; of the scores, "mean" or "probs" are enough.
+    """
+    prediction, y = judged.as_prediction()
+    found: dict[str, Any] = {}
+    if judged.classes:
+        found["accuracy"] = accuracy(prediction, y)
+        found["balanced_accuracy"] = confusion(prediction, y).mean_class_accuracy
+        found["log_loss"] = -mean_log_likelihood(prediction, y)
+        found["brier"] = brier(prediction, y)
+    else:
+        found["rmse"] = rmse(prediction, y)
+        found["mean_absolute_error"] = mean_absolute_error(prediction, y)
+        if not (explained := r2(prediction, y)).isnan():
+            found["r2"] = explained
+    return {name: float(value) for name, value in found.items()}
+
+
 def measures(judged: Judged, level: float) -> dict[str, float]:
     """How good the predictions are, by name.
 
@@ -186,18 +219,13 @@ def measures(judged: Judged, level: float) -> dict[str, float]:
     """
     prediction, y = judged.as_prediction()
     found: dict[str, Any] = {"rows": len(judged.target), "log_likelihood": judged.log_prob.mean()}
+    found |= plain_measures(judged)
     if judged.classes:
-        found["accuracy"] = accuracy(prediction, y)
-        found["brier"] = brier(prediction, y)
         found["calibration_error"] = expected_calibration_error(prediction, y)
         if 0 < judged.loss.mean() < 1:
             found["misclassification_auroc"] = misclassification_auroc(prediction, y)
     else:
         lower, upper = (torch.from_numpy(judged.scores[name])[:, None] for name in ("lower", "upper"))
-        found["rmse"] = rmse(prediction, y)
-        found["mean_absolute_error"] = mean_absolute_error(prediction, y)
-        if not (explained := r2(prediction, y)).isnan():
-            found["r2"] = explained
         found["coverage"] = interval_coverage(prediction, y, interval=(lower, upper))
         found["interval_level"] = level
         found["interval_width"] = interval_width(prediction, interval=(lower, upper))
@@ -251,17 +279,17 @@ def _cuts(frame: Any, schema: Schema) -> Iterator[tuple[str, Flags]]:
             for label in column.categories:
                 yield f"{column.name} = {label}", labels == label
             continue
-        values, _ = (as_numbers if column.kind == "numeric" else as_truths)(series, marks)
+        values, _ = column.read(series, marks)
         yield f"{column.name} missing", np.isnan(values)
         finite = values[np.isfinite(values)]
         distinct = np.unique(finite)
         if len(distinct) <= 6:
             for value in distinct:
-                shown = ("no", "yes")[int(value)] if column.kind == "boolean" else f"{value:g}"
-                yield f"{column.name} = {shown}", values == value
+                yield f"{column.name} = {column.shown(value)}", values == value
             continue
         # Halves, since numbers may lie farther apart than the largest there is.
         edges = 2 * np.unique(np.quantile(0.5 * finite, [0, 0.25, 0.5, 0.75, 1]))
         for place, (low, high) in enumerate(itertools.pairwise(edges)):
             above = values >= low if place == 0 else values > low
-            yield f"{column.name} {low:.4g} to {high:.4g}", above & (values <= high)
+            ends = " to ".join(map(column.shown, (low, high)))
+            yield f"{column.name} {ends}", above & (values <= high)

@@ -26,18 +26,21 @@ from bayesdrop.storage import (
 from bayesdrop.tables.cells import Array
 from bayesdrop.tables.deferral import Deferral, Rule, find_deferral
 from bayesdrop.tables.prepare import Preparer
+from bayesdrop.tables.rows import TrainingRows
 from bayesdrop.tables.schema import Kind, Schema, Task
 from bayesdrop.version import __version__
 
 __all__ = ["TableModel", "check_folder", "load_table_model", "save_table_model"]
 
-#: version 1 had no checksum of table.json
-_FORMAT, _VERSION = "bayesdrop-table-model", 2
-_HELD = "bayesdrop-held-out"
+#: version 1 had no checksum of table.json, version 2 no dates and no ways to write numbers
+_FORMAT, _VERSION = "bayesdrop-table-model", 3
+_HELD, _ROWS = "bayesdrop-held-out", "bayesdrop-training-rows"
 #: what a prediction needs, and what a person reads
 _NEEDED = ("schema.json", "model.safetensors", "held-out.safetensors")
 _ABOUT, _REPORT = "table.json", "report.html"
-FILES = (_ABOUT, *_NEEDED, _REPORT)
+#: what a prediction can do without, so that whoever must not pass it on may delete it
+_KEPT = "training-rows.safetensors"
+FILES = (_ABOUT, *_NEEDED, _KEPT, _REPORT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,7 @@ class TableModel:
         level: coverage of the intervals unless another is asked for.
         rule: which rows go to a person unless another is asked for.
         about: facts for a person: rows, options, measures.
+        rows: some of the rows that it was fitted to; None where they were not kept.
     """
 
     schema: Schema
@@ -59,6 +63,7 @@ class TableModel:
     level: float
     rule: Rule
     about: dict[str, Any] = field(default_factory=dict)
+    rows: TrainingRows | None = None
 
     @property
     def prepare(self) -> Preparer:
@@ -126,12 +131,16 @@ def save_table_model(
         model.estimator.save(draft / "model.safetensors")
         tensors = {name: torch.from_numpy(values) for name, values in model.held_out.items()}
         write_tensors(draft / "held-out.safetensors", tensors, kind=_HELD, header={})
+        files = list(_NEEDED)
+        if model.rows is not None:
+            _write_rows(draft / _KEPT, model.rows)
+            files.append(_KEPT)
         (draft / _REPORT).write_text(report, encoding="utf-8")
         about = {
             "format": _FORMAT,
             "format_version": _VERSION,
             "bayesdrop_version": __version__,
-            "sha256": {name: _digest(draft / name) for name in _NEEDED},
+            "sha256": {name: _digest(draft / name) for name in files},
             "level": model.level,
             "deferral": asdict(model.rule),
             "about": model.about,
@@ -178,7 +187,8 @@ def _loaded(path: Path) -> TableModel:
         raise ValueError(f"{path} was written by bayesdrop {by}, which is newer than {__version__}.")
     if version > 1 and not has_checksum:
         raise _damaged(path, f"{_ABOUT} is not as it was written")
-    for name in _NEEDED:
+    kept = (path / _KEPT).is_file()
+    for name in (*_NEEDED, _KEPT) if kept else _NEEDED:
         if not (path / name).is_file():
             raise ValueError(f"the model folder {path} is not whole: {name} is missing.")
         if _digest(path / name) != digests.get(name):
@@ -194,11 +204,25 @@ def _loaded(path: Path) -> TableModel:
             level=about["level"],
             rule=Rule(**about["deferral"]),
             about=about["about"],
+            rows=_read_rows(path / _KEPT) if kept else None,
         )
         _check(model)
     except Exception as error:
         raise _damaged(path, str(error).removesuffix(".")) from error
     return model
+
+
+def _write_rows(path: Path, rows: TrainingRows) -> None:
+    tensors = {name: torch.from_numpy(getattr(rows, name)) for name in ("x", "y", "numbers")}
+    write_tensors(path, tensors, kind=_ROWS, header={"of": rows.of})
+
+
+def _read_rows(path: Path) -> TrainingRows:
+    tensors, header = read_tensors(path, kind=_ROWS, owner="load_table_model")
+    x, y, numbers = (tensors[name].numpy() for name in ("x", "y", "numbers"))
+    if any(values.dtype != np.float64 for values in (x, y, numbers)) or type(header.get("of")) is not int:
+        raise ValueError(f"{_KEPT} does not hold rows")
+    return TrainingRows(x, y, numbers, header["of"])
 
 
 def _damaged(path: Path, what: str) -> ValueError:
@@ -208,15 +232,17 @@ def _damaged(path: Path, what: str) -> ValueError:
 def _schema(state: dict[str, Any]) -> Schema:
     """The schema of a file; every choice in it must be one that a fit makes."""
     schema = Schema.from_dict(state)
-    texts = [schema.target, schema.why_task, *schema.classes, *schema.missing_marks]
+    texts = [schema.target, schema.why_task, schema.target_format, *schema.classes, *schema.missing_marks]
     for column in schema.columns:
-        texts += [column.name, column.why, *column.categories, *column.rare]
-        numbers = type(column.marked) is bool and type(column.numbers) is bool and _is_number(column.fill)
+        texts += [column.name, column.why, column.format, *column.categories, *column.rare]
+        numbers = type(column.marked) is bool and type(column.numbers) is bool
+        numbers = numbers and _is_number(column.fill) and _is_number(column.last)
         if column.kind not in get_args(Kind) or not numbers:
             raise ValueError(f"column {column.name!r} of schema.json makes no sense")
     names = [column.name for column in schema.columns]
     if not all(isinstance(text, str) for text in texts) or len({*names, schema.target}) != len(names) + 1:
         raise ValueError("the names in schema.json make no sense")
+    schema.check_formats()
     if schema.task not in get_args(Task) or type(schema.number_labels) is not bool:
         raise ValueError("the task in schema.json makes no sense")
     return schema
@@ -230,6 +256,12 @@ def _check(model: TableModel) -> None:
     classes = len(getattr(model.estimator, "classes_", ()))
     if model.prepare.width != inputs or classes != len(model.schema.classes):
         raise ValueError("the model and schema.json are of different tables")
+    if model.rows is not None and model.rows.x.shape[1] != inputs:
+        raise ValueError(f"the model and {_KEPT} are of different tables")
+    if model.rows is not None and classes:
+        known = model.rows.y[~np.isnan(model.rows.y)]
+        if not np.isin(known, np.arange(classes)).all():
+            raise ValueError(f"{_KEPT} has labels that the model does not know")
     rule = model.rule.for_task(model.schema.task)
     rows = {name: values.shape for name, values in model.held_out.items() if name != "scaled"}
     sound = all(values.dtype == np.float64 for values in model.held_out.values())

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesdrop.tables.cells import Array, Flags, as_labels, as_numbers, as_truths, first_bad
-from bayesdrop.tables.schema import MISSING, MOST_RARE, OTHER, TRUTHS, Column, Schema
+from bayesdrop.tables.cells import Array, Flags, as_days, as_labels, as_numbers, as_truths, day_of, first_bad
+from bayesdrop.tables.columns import DATE_INPUTS, MISSING, MOST_RARE, OTHER, TRUTHS, Column, Schema
+from bayesdrop.tables.spelling import DATES, plain_number
 
-__all__ = ["Prepared", "Preparer", "Reasons"]
+__all__ = ["Prepared", "Preparer", "Reasons", "date_inputs"]
 
 #: what an infinite cell counts as
 _LARGEST = float(np.finfo(np.float64).max)
@@ -76,8 +77,8 @@ class Prepared:
 class Preparer:
     """Makes inputs of cells by a schema, in which all that was learned stands.
 
-    A number or a truth value is one input, and a second one, 1 where it is missing, if it was missing in the
-    fit; a category is one input of 0 or 1 for each of its texts.
+    A number or a truth value is one input, a date five (`DATE_INPUTS`), and a further one, 1 where it is
+    missing, if it was missing in the fit; a category is one input of 0 or 1 for each of its texts.
 
     Args:
         schema: what the columns are.
@@ -129,23 +130,32 @@ class Preparer:
         outside = seen.outside(prepared.x)
         start = 0
         for column in self.schema.used:
-            # Only the first input of a number can be outside: all others are 0 or 1.
-            if column.kind == "numeric" and outside[:, start].any():
-                said = f"seen {_shown(seen.low[start])} to {_shown(seen.high[start])}"
-                prepared.reasons.add(outside[:, start], _far(column.name, prepared.x[:, start], said))
+            # Only the first input of a number or a date can be outside: all others are 0 or 1, or come round.
+            if column.kind in ("numeric", "date") and outside[:, start].any():
+                values, low, high = prepared.x[:, start], seen.low[start], seen.high[start]
+                shown: Callable[[float], str] = _shown
+                if column.kind == "date":
+                    low, high, shown = high, low, _day_before(column.last)
+                said = f"seen {shown(low)} to {shown(high)}"
+                prepared.reasons.add(outside[:, start], _far(column.name, values, said, shown))
             start += column.width
 
     def _numbers(self, series: Any, column: Column, inputs: Array, prepared: Prepared, owner: str) -> None:
-        read = as_numbers if column.kind == "numeric" else as_truths
-        values, bad = read(series, self.schema.missing_marks)
+        values, bad = column.read(series, self.schema.missing_marks)
         bad &= ~np.isinf(values)
         if bad.any():
-            what = "numbers" if column.kind == "numeric" else "true or false"
-            raise ValueError(f"{owner}: column {column.name!r} must be {what}; got {first_bad(series, bad)}.")
+            what, hint = _WANTED[column.kind]
+            what += f" {column.how}".rstrip()
+            said = f"{owner}: column {column.name!r} must be {what}; got {first_bad(series, bad)}."
+            raise ValueError(f"{said} {hint}".rstrip())
         missing: Flags = np.isnan(values)
-        inputs[:, 0] = np.clip(np.where(missing, column.fill, values), -_LARGEST, _LARGEST)
+        filled = np.clip(np.where(missing, column.fill, values), -_LARGEST, _LARGEST)
+        if column.kind == "date":
+            inputs[:, : len(DATE_INPUTS)] = date_inputs(filled, column.last)
+        else:
+            inputs[:, 0] = filled
         if column.marked:
-            inputs[:, 1] = missing
+            inputs[:, -1] = missing
         else:
             _never_missing(column, missing, prepared)
 
@@ -153,7 +163,14 @@ class Preparer:
         """A column that said nothing, since it never changed, says that a row is another kind of row."""
         marks, always = self.schema.missing_marks, column.categories[0]
         labels = as_labels(series, marks, numbers=column.numbers)
-        if always in TRUTHS:
+        if column.format in DATES:
+            days = as_days(series, marks, column.format)[0]
+            new = np.array([np.isnan(day) or day_of(day) != always for day in days], dtype=bool)
+        elif column.format:
+            new = as_numbers(series, marks, column.format)[0] != float(
+                plain_number(always, column.format) or "nan"
+            )
+        elif always in TRUTHS:
             new = as_truths(series, marks)[0] != TRUTHS.index(always)
         else:
             new = np.array([(MISSING if label is None else label) != always for label in labels], dtype=bool)
@@ -179,6 +196,37 @@ class Preparer:
         _unseen(column, new, labels, what, prepared)
 
 
+#: what a column must be, and how to say that a table is written in another way
+_WANTED = {
+    "numeric": ("numbers", "Another way to write them: --numbers."),
+    "boolean": ("true or false", ""),
+    "date": ("dates", "Another way to write them: --dates."),
+}
+
+
+def date_inputs(days: Array, last: float) -> Array:
+    """What dates become: `DATE_INPUTS`.
+
+    Args:
+        days: (N,) dates, in days since 1970.
+        last: the day that ages are counted from.
+
+    Returns: (N, 5).
+    """
+    whole = np.floor(days).astype("datetime64[D]")
+    months = whole.astype("datetime64[M]")
+    years = whole.astype("datetime64[Y]")
+    # The first of January 1970 was a Thursday; Monday is 0.
+    weekday = (np.floor(days) + 3) % 7
+    of_year = (whole - years.astype("datetime64[D]")).astype(np.float64) + 1
+    month = (months - years.astype("datetime64[M]")).astype(np.float64) + 1
+    return np.stack([last - days, years.astype(np.float64) + 1970, month, weekday, of_year], axis=1)
+
+
+def _day_before(last: float) -> Callable[[float], str]:
+    return lambda age: day_of(last - age)
+
+
 def _never_missing(column: Column, missing: Flags, prepared: Prepared) -> None:
     if missing.any():
         prepared.filled[column.name] += int(missing.sum())
@@ -191,8 +239,8 @@ def _unseen(column: Column, new: Flags, labels: Any, what: str, prepared: Prepar
         prepared.reasons.add(new, lambda row: f"{column.name} = {_shortened(labels[row])}, {what}")
 
 
-def _far(name: str, values: Array, said: str) -> Callable[[int], str]:
-    return lambda row: f"{name} = {_shown(values[row])}, {said}"
+def _far(name: str, values: Array, said: str, shown: Callable[[float], str]) -> Callable[[int], str]:
+    return lambda row: f"{name} = {shown(values[row])}, {said}"
 
 
 def _shortened(label: str | None) -> str:

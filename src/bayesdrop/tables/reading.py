@@ -1,25 +1,31 @@
-"""Tables on disk: CSV and Parquet, whole or some rows at a time, never with a cell changed."""
+"""Tables on disk or from a pipe, of any format, whole or some rows at a time, never with a cell changed."""
 
 from __future__ import annotations
 
-import csv
 import gzip
-import itertools
 import os
-import zlib
+import shutil
+import sys
+import tempfile
+import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from bayesdrop.errors import must, require
+from bayesdrop.tables.arrow import FEATHER, PARQUET, batches_of, frame_of, header_of
+from bayesdrop.tables.sheets import SHEETS, read_sheet
+from bayesdrop.tables.texts import CSV, open_csv
+from bayesdrop.tables.unpacking import PACKED, kind_of
 
 __all__ = ["PARQUET", "TableFile", "open_table", "open_text"]
 
-CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
-PARQUET = (".parquet", ".pq")
+_ENDINGS = (*CSV, *PARQUET, *FEATHER, *SHEETS)
+_SHOWN = (
+    ".csv, .tsv, .txt (also with .gz, .bz2, .xz, .zst), .parquet, .pq, .feather, .arrow, .xlsx, .xlsm, .ods"
+)
 
 
 @dataclass(frozen=True)
@@ -27,11 +33,14 @@ class TableFile:
     """A table that is there to be read.
 
     Attributes:
-        path: the file.
+        path: the file or the folder.
         names: of the columns, each once, without space around them.
         header: the names as they stand in the file.
-        separator: between the cells of a CSV; None for Parquet.
+        separator: between the cells of a CSV; None for all other formats.
         num_rows: how many rows; None where only reading tells.
+        notes: what was assumed, for a person.
+        frames: pandas frames of at most so many rows, in order.
+        schema: the Arrow schema of a typed table, None for a CSV.
     """
 
     path: Path
@@ -39,6 +48,9 @@ class TableFile:
     header: tuple[str, ...]
     separator: str | None
     num_rows: int | None
+    frames: Callable[[int], Iterator[Any]] = field(repr=False, compare=False)
+    notes: tuple[str, ...] = ()
+    schema: Any = field(default=None, repr=False, compare=False)
 
     def read(self) -> Any:
         """All rows, as a pandas frame; CSV cells stay texts."""
@@ -56,113 +68,168 @@ class TableFile:
         """
         if rows < 1:
             raise ValueError(must("TableFile.chunks", "rows", "at least 1", rows))
-        yield from self._parquet_chunks(rows) if self.separator is None else self._csv_chunks(rows)
-
-    def _csv_chunks(self, rows: int) -> Iterator[Any]:
-        pandas = require("pandas", extra="tables", owner="open_table")
-        assert self.separator is not None
-        with _records(self.path, self.separator) as records:
-            next(records)  # the header
-            start = 0
-            while chunk := list(itertools.islice(self._rows(records, start), rows)):
-                columns = dict(zip(self.names, map(list, zip(*chunk, strict=True)), strict=True))
-                index = pandas.RangeIndex(start, start + len(chunk))
-                yield pandas.DataFrame(columns, index=index, dtype=str)
-                start += len(chunk)
-            if start == 0:
-                yield pandas.DataFrame({name: [] for name in self.names}, dtype=str)
-
-    def _rows(self, records: Iterator[list[str]], start: int) -> Iterator[list[str]]:
-        """Rows of cells. An empty line is a row of a table with one column, and nothing in any other."""
-        width = len(self.names)
-        row = start
-        for cells in records:
-            if not cells and width > 1:
-                continue
-            row += 1
-            found = cells or [""]
-            if len(found) != width:
-                said = f"row {row:,} does not have {width:,} cells, as the header has, but {len(found):,}."
-                raise ValueError(f"{self.path}: {said}")
-            yield found
-
-    def _parquet_chunks(self, rows: int) -> Iterator[Any]:
-        pandas = require("pandas", extra="tables", owner="open_table")
-        start = 0
-        with _parquet_file(self.path) as file:
-            for batch in file.iter_batches(batch_size=rows):
-                frame = _frame(batch, pandas)
-                frame.index = pandas.RangeIndex(start, start + len(frame))
-                start += len(frame)
-                yield frame
-            if start == 0:
-                yield _frame(file.schema_arrow.empty_table(), pandas)
+        yield from self.frames(rows)
 
 
-def open_table(path: str | os.PathLike[str], *, separator: str | None = None) -> TableFile:
-    """A CSV or Parquet file, its header read and checked.
+def open_table(
+    path: str | os.PathLike[str],
+    *,
+    separator: str | None = None,
+    encoding: str | None = None,
+    sheet: str | int | None = None,
+) -> TableFile:
+    """A table, its header read and checked.
 
     Args:
-        path: ends in .csv, .tsv, .txt (also with .gz), .parquet or .pq.
+        path: a CSV (.csv, .tsv, .txt, also with .gz, .bz2, .xz or .zst), a .parquet, .feather, .xlsx or .ods
+            file, a folder of files with the same columns, or "-" for standard input.
         separator: between the cells of a CSV; told from the header if None: a tab, semicolon, comma or bar.
+        encoding: of a CSV; told from the bytes if None.
+        sheet: of an .xlsx or .ods file: its name or its number, counted from 1; may be None if there is one.
     """
     path = Path(path)
-    lower = path.name.lower()
-    if not lower.endswith((*CSV, *PARQUET)):
-        want = f"a file that ends in {', '.join((*CSV, *PARQUET))}"
-        raise ValueError(must("open_table", "path", want, str(path)))
-    if separator is not None and (len(separator) != 1 or separator in '"\r\n\0 '):
-        want = "one character, no quote, space or line end"
-        raise ValueError(must("open_table", "separator", want, separator))
+    sheet = None if sheet is None else str(sheet)
+    options: dict[str, Any] = {"separator": separator, "encoding": encoding, "sheet": sheet}
+    if str(path) == "-":
+        return _from_pipe(**options)
+    if path.is_dir():
+        return _from_folder(path, **options)
+    if not path.name.lower().endswith(_ENDINGS):
+        raise ValueError(must("open_table", "path", f"a file that ends in {_SHOWN}", str(path)))
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder, not a table.")
-    if lower.endswith(PARQUET):
-        with _parquet_file(path) as file:
-            header, num_rows = tuple(file.schema_arrow.names), int(file.metadata.num_rows)
-        return TableFile(path, _checked(path, header), header, None, num_rows)
-    separator = separator or _separator(path)
-    with _records(path, separator) as records:
-        header = tuple(next(records))
-    return TableFile(path, _checked(path, header), header, separator, None)
+    return _from_file(path, path, **options)
 
 
-def _separator(path: Path) -> str:
-    """The mark that cuts the first row into the most cells."""
-    found = {}
-    for mark in ("\t", ";", ",", "|"):
-        try:
-            with _records(path, mark) as records:
-                found[mark] = len(next(records))
-        except _BadCells:  # quotes that make no sense with this mark
-            found[mark] = 0
-    best = max(found, key=lambda mark: found[mark])
-    return best if found[best] > 1 else ","
+def _from_file(
+    path: Path, named: Path, *, separator: str | None, encoding: str | None, sheet: str | None
+) -> TableFile:
+    lower = path.name.lower()
+    text = lower.endswith(CSV)
+    for option, value, fits in (
+        ("separator", separator, text),
+        ("encoding", encoding, text),
+        ("sheet", sheet, lower.endswith(SHEETS)),
+    ):
+        if value is not None and not fits:
+            kinds = "an .xlsx or .ods file" if option == "sheet" else "a CSV"
+            raise ValueError(f"{named}: --{option} is for {kinds} only.")
+    if text:
+        ending = path.suffix.lower() if path.suffix.lower() in PACKED else ""
+        csv = open_csv(path, named, ending, separator=separator, encoding=encoding)
+        names = _checked(named, csv.header)
+        return TableFile(
+            named, names, csv.header, csv.separator, None, lambda rows: csv.frames(names, rows), csv.notes
+        )
+    if lower.endswith(SHEETS):
+        header, table = read_sheet(path, named, sheet)
+        names = _checked(named, header)
+        table = table.rename_columns(list(names))
+
+        def sheet_frames(rows: int) -> Iterator[Any]:
+            return _typed_frames(iter(table.to_batches(max_chunksize=rows)), table.schema)
+
+        return TableFile(named, names, header, None, table.num_rows, sheet_frames, schema=table.schema)
+    schema, num_rows = header_of(path, named)
+
+    def frames(rows: int) -> Iterator[Any]:
+        return _typed_frames(batches_of(path, named, rows), schema)
+
+    header = tuple(schema.names)
+    return TableFile(named, _checked(named, header), header, None, num_rows, frames, schema=schema)
 
 
-class _BadCells(ValueError):
-    """Cells of a CSV that cannot be told apart."""
+def _typed_frames(batches: Iterator[Any], schema: Any) -> Iterator[Any]:
+    pandas = require("pandas", extra="tables", owner="open_table")
+    start = 0
+    for batch in batches:
+        frame = frame_of(batch)
+        frame.index = pandas.RangeIndex(start, start + len(frame))
+        start += len(frame)
+        yield frame
+    if start == 0:
+        yield frame_of(schema.empty_table())
 
 
-@contextmanager
-def _records(path: Path, separator: str) -> Iterator[Iterator[list[str]]]:
-    """The rows of a CSV as lists of cells, the header first. An empty line is an empty list."""
-    reader: Any = None
+def _from_pipe(**options: Any) -> TableFile:
+    """Standard input, kept in a file that is gone with the table: some formats are read more than once."""
+    folder = Path(tempfile.mkdtemp(prefix="bayesdrop-"))
     try:
-        with open_text(path, "rt", named=path) as file:
-            reader = csv.reader(file, delimiter=separator, strict=True)
-            header = next((cells for cells in reader if cells), None)
-            if header is None:
-                raise ValueError(f"{path} is empty: it has no header.")
-            yield itertools.chain([header], reader)
-    except csv.Error as error:
-        said = f"the cells of line {reader.line_num:,} cannot be told apart ({error})."
-        raise _BadCells(f"{path}: {said}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: the text must be UTF-8 ({error.reason}).") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is damaged or not a gzip file ({error}).") from error
+        plain = folder / "input"
+        with plain.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        path = plain.rename(folder / f"input{kind_of(plain) or '.csv'}")
+        table = _from_file(path, Path("standard input"), **options)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+
+    def frames(rows: int) -> Iterator[Any]:
+        return table.frames(rows)
+
+    weakref.finalize(frames, shutil.rmtree, folder, ignore_errors=True)
+    return replace(table, frames=frames)
+
+
+def _from_folder(folder: Path, **options: Any) -> TableFile:
+    """All tables of a folder, in the order of their names, as one; they must have the same columns."""
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")))
+    other = [path.name for path in files if path.is_dir() or not path.name.lower().endswith(_ENDINGS)]
+    if other or not files:
+        got = f"{other[0]!r}" if other else "none"
+        raise ValueError(f"the folder {folder} must hold tables and nothing else; got {got}.")
+    tables = [_from_file(path, path, **options) for path in files]
+    first = tables[0]
+    for table in tables[1:]:
+        if set(table.names) != set(first.names):
+            lacking = [name for name in first.names if name not in table.names]
+            added = [name for name in table.names if name not in first.names]
+            said = "; ".join(
+                f"{what} {', '.join(map(repr, names[:5]))}"
+                for what, names in (("it lacks", lacking), ("it has also", added))
+                if names
+            )
+            raise ValueError(f"{table.path} must have the columns of {first.path.name}: {said}.")
+        if (table.separator is None) != (first.separator is None):
+            raise ValueError(f"{table.path} must be typed or text, as {first.path.name} is; it is the other.")
+
+    types = None if first.schema is None else _common_types(tables)
+
+    def frames(rows: int) -> Iterator[Any]:
+        start = 0
+        for table in tables:
+            before = start
+            for frame in table.frames(rows):
+                if not len(frame):
+                    continue
+                frame.index = frame.index + before
+                start += len(frame)
+                yield frame[list(first.names)] if types is None else frame.astype(types)[list(first.names)]
+        if start == 0:
+            yield from first.frames(rows)
+
+    counts = [table.num_rows for table in tables]
+    num_rows = None if None in counts else sum(count or 0 for count in counts)
+    notes = tuple(note for table in tables for note in table.notes)
+    return replace(first, path=folder, num_rows=num_rows, frames=frames, notes=notes)
+
+
+def _common_types(tables: Sequence[TableFile]) -> dict[str, Any]:
+    """Types that hold what all files have in a column: whole numbers are other numbers if need be."""
+    arrow = require("pyarrow", extra="tables", owner="open_table")
+    pandas = require("pandas", extra="tables", owner="open_table")
+    types: dict[str, Any] = {}
+    for table in tables:
+        found = frame_of(table.schema.empty_table()).dtypes
+        for name in table.names:
+            new, old = found[name].pyarrow_dtype, types.get(name)
+            try:
+                pair = [arrow.schema([(name, one)]) for one in (new, new if old is None else old)]
+                types[name] = arrow.unify_schemas(pair, promote_options="permissive").field(0).type
+            except arrow.ArrowException:
+                said = f"column {name!r} must be {old}, as in {tables[0].path.name}; it is {new}."
+                raise ValueError(f"{table.path}: {said}") from None
+    return {name: pandas.ArrowDtype(found) for name, found in types.items()}
 
 
 def open_text(path: Path, mode: Literal["rt", "wt"], *, named: Path) -> TextIO:
@@ -182,38 +249,8 @@ def _checked(path: Path, names: Sequence[str]) -> tuple[str, ...]:
         raise ValueError(f"{path}: every column must have its own name; more than one is called {shown}.")
     void = [name for name in named if "\0" in name]
     if void:
-        hint = "Is the file UTF-16? It must be UTF-8."
+        hint = "Is the file UTF-16? Say so with --encoding."
         raise ValueError(f"{path}: names of columns must be text; got {void[0]!r}. {hint}")
     if not named:
         raise ValueError(f"{path} has no columns.")
     return tuple(named)
-
-
-@contextmanager
-def _parquet_file(path: Path) -> Iterator[Any]:
-    """An open Parquet file; what goes wrong inside of it is told as an error of ours."""
-    arrow = require("pyarrow", extra="tables", owner="open_table")
-    try:
-        with require("pyarrow.parquet", extra="tables", owner="open_table").ParquetFile(path) as file:
-            yield file
-    except arrow.ArrowException as error:
-        said = " ".join(str(error).split())
-        raise ValueError(f"{path} is damaged or not a Parquet file that can be read ({said}).") from error
-
-
-def _frame(batch: Any, pandas: Any) -> Any:
-    """A frame that keeps the file's own types, so that it is written as it was read."""
-    arrow = require("pyarrow", extra="tables", owner="open_table")
-    types = require("pyarrow.types", extra="tables", owner="open_table")
-    columns = {}
-    for place, name in enumerate(batch.schema.names):
-        column = batch.column(place)
-        if types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        # Views are texts and bytes of another layout, which pandas cannot compute with.
-        if column.type == arrow.string_view():
-            column = column.cast(arrow.large_string())
-        elif column.type == arrow.binary_view():
-            column = column.cast(arrow.large_binary())
-        columns[name.strip() or f"Unnamed: {place}"] = column
-    return arrow.table(columns).to_pandas(types_mapper=pandas.ArrowDtype)

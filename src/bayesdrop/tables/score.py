@@ -18,6 +18,7 @@ from bayesdrop.tables.judge import add_intervals, scores_of
 from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.reading import TableFile
 from bayesdrop.tables.writing import check_output, table_writer
+from bayesdrop.tables.written import counted
 
 __all__ = ["Scored", "predict_frame", "prediction_names", "score_file"]
 
@@ -36,15 +37,20 @@ class Scored:
     def lines(self) -> Iterator[str]:
         """For a person."""
         share = 100 * self.deferred / self.rows if self.rows else 0.0
-        yield f"{self.rows:,} rows scored; {self.deferred:,} of them ({share:.1f} %) are to be deferred."
+        verb = "is" if self.deferred == 1 else "are"
+        scored = f"{counted(self.rows, 'row')} scored"
+        yield f"{scored}; {self.deferred:,} of them ({share:.1f} %) {verb} to be deferred."
         if self.outside:
-            yield f"{self.outside:,} of these lie outside what was learned; column reason says how."
+            lie = "lies" if self.outside == 1 else "lie"
+            yield f"{self.outside:,} of these {lie} outside what was learned; column reason says how."
         if self.extra:
             yield f"Not used and passed through: {', '.join(self.extra)}."
         for name, count in sorted(self.unseen.items()):
-            yield f"Column {name}: {count:,} cells hold a category that is new; their rows are deferred."
+            hold, rows = ("holds", "its row is") if count == 1 else ("hold", "their rows are")
+            yield f"Column {name}: {counted(count, 'cell')} {hold} a category that is new; {rows} deferred."
         for name, count in sorted(self.filled.items()):
-            yield f"Column {name}: {count:,} cells are missing, as none was; their rows are deferred."
+            are, rows = ("is", "its row is") if count == 1 else ("are", "their rows are")
+            yield f"Column {name}: {counted(count, 'cell')} {are} missing, as none was; {rows} deferred."
 
 
 def prediction_names(model: TableModel) -> list[str]:
@@ -133,7 +139,9 @@ def score_file(
         progress: show a bar.
     """
     output = Path(output)
-    check_output(output, table.path, force=force)
+    # What comes from a pipe is no file that could be written over.
+    source = table.path if table.path.exists() else Path(os.devnull)
+    check_output(output, source, force=force)
     scored = Scored(extra=model.schema.check_names(table.names, str(table.path)))
     names = [f"{prefix}{name}" for name in prediction_names(model)]
     twice = [name for name in names if name in table.names]

@@ -1,0 +1,86 @@
+"""Typed tables: Parquet, Feather, and what is read of a sheet, batch by batch with types of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bayesdrop.errors import require
+from bayesdrop.tables.unpacking import Bomb
+
+__all__ = ["FEATHER", "PARQUET", "batches_of", "frame_of", "header_of"]
+
+PARQUET = (".parquet", ".pq")
+FEATHER = (".feather", ".arrow")
+#: cells that a file may have in any case, and for each of its bytes
+_MOST_CELLS, _CELLS_A_BYTE = 50_000_000, 1000
+
+
+def header_of(path: Path, named: Path) -> tuple[Any, int | None]:
+    """The schema of a Parquet or Feather file, and its number of rows where the file says it.
+
+    Args:
+        path: the file.
+        named: what it is called in errors.
+    """
+    with _opened(path, named) as file:
+        if not path.name.lower().endswith(PARQUET):
+            return file.schema, None
+        schema, rows = file.schema_arrow, int(file.metadata.num_rows)
+    cells = rows * len(schema.names)
+    if cells > max(_MOST_CELLS, _CELLS_A_BYTE * path.stat().st_size):
+        raise Bomb(f"{named} must have a size that suits its rows; it says that it holds {cells:,} cells.")
+    return schema, rows
+
+
+def batches_of(path: Path, named: Path, rows: int) -> Iterator[Any]:
+    """Record batches of at most so many rows, in order."""
+    with _opened(path, named) as file:
+        if path.name.lower().endswith(PARQUET):
+            yield from file.iter_batches(batch_size=rows)
+            return
+        for place in range(file.num_record_batches):
+            batch = file.get_batch(place)
+            for start in range(0, batch.num_rows, rows):
+                yield batch.slice(start, rows)
+
+
+@contextmanager
+def _opened(path: Path, named: Path) -> Iterator[Any]:
+    """An open file; what goes wrong inside of it is told as an error of ours."""
+    arrow = require("pyarrow", extra="tables", owner="open_table")
+    kind = "Parquet" if path.name.lower().endswith(PARQUET) else "Feather"
+    try:
+        if kind == "Parquet":
+            with require("pyarrow.parquet", extra="tables", owner="open_table").ParquetFile(path) as file:
+                yield file
+        else:
+            with (
+                arrow.OSFile(str(path)) as source,
+                require("pyarrow.ipc", extra="tables", owner="open_table").open_file(source) as file,
+            ):
+                yield file
+    except (arrow.ArrowException, OSError) as error:
+        said = " ".join(str(error).split())
+        raise ValueError(f"{named} is damaged or not a {kind} file that can be read ({said}).") from error
+
+
+def frame_of(batch: Any) -> Any:
+    """A frame that keeps the file's own types, so that it is written as it was read."""
+    arrow = require("pyarrow", extra="tables", owner="open_table")
+    pandas = require("pandas", extra="tables", owner="open_table")
+    types = require("pyarrow.types", extra="tables", owner="open_table")
+    columns = {}
+    for place, name in enumerate(batch.schema.names):
+        column = batch.column(place)
+        if types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        # Views are texts and bytes of another layout, which pandas cannot compute with.
+        if column.type == arrow.string_view():
+            column = column.cast(arrow.large_string())
+        elif column.type == arrow.binary_view():
+            column = column.cast(arrow.large_binary())
+        columns[name.strip() or f"Unnamed: {place}"] = column
+    return arrow.table(columns).to_pandas(types_mapper=pandas.ArrowDtype)

@@ -1,0 +1,315 @@
+"""What becomes of one column, told from its cells."""
+
+from __future__ import annotations
+
+import calendar
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesdrop.tables.cells import (
+    Array,
+    Flags,
+    as_days,
+    as_labels,
+    as_numbers,
+    as_truths,
+    day_of,
+    first_bad,
+    is_text,
+    missing_cells,
+    present_texts,
+    type_of,
+)
+from bayesdrop.tables.columns import DATE_INPUTS, MISSING, MOST_RARE, OTHER, TRUTHS, Column, Kind
+from bayesdrop.tables.habits import Habits, number_way
+from bayesdrop.tables.spelling import (
+    DATES,
+    ISO,
+    PLAIN,
+    ZERO_ONE,
+    choose,
+    date_like,
+    date_ways,
+    number_like,
+    parse_date,
+)
+
+__all__ = ["MEND", "Wish", "infer_column"]
+
+MEND = "Mend those cells, or name what stands for a missing one with --missing."
+_MEND_OR_NAME = MEND.replace(", or name", ", name").replace("--missing.", "--missing, or use --categorical.")
+_MOST_CATEGORIES = 50
+#: rows from which whole numbers that are all different may be a running number, and what years are
+_LEAST_RUNNING, _YEARS = 20, (1800, 2200)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person wants of a column; what is not said is told from the cells.
+
+    Attributes:
+        kind: what to make of it.
+        numbers: how its numbers are written.
+        dates: how its dates are written.
+        keep: use it even if it looks like names of rows.
+        fields: further fields of the `Column`, which replace what the cells tell.
+    """
+
+    kind: Kind | None = None
+    numbers: str = ""
+    dates: str = ""
+    keep: bool = False
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def infer_column(
+    series: Any,
+    marks: Collection[str] = (),
+    *,
+    categorical: bool = False,
+    wish: Wish | None = None,
+    habits: Habits | None = None,
+    whole: Any = None,
+) -> Column:
+    """What becomes of a column.
+
+    Args:
+        series: a pandas column.
+        marks: texts that mean "missing".
+        categorical: its values are names, even if they are numbers.
+        wish: what a person wants of it.
+        habits: how the table is written, where this column leaves it open.
+        whole: the column with the rows that are held out, which a running number is told from.
+    """
+    wish = Wish() if wish is None else wish
+    if categorical:
+        wish = replace(wish, kind="category")
+    column = _inferred(series, marks, wish, habits, series if whole is None else whole)
+    # A column that says nothing stays left out, whatever was wanted of it.
+    return replace(column, **wish.fields) if wish.fields and wish.kind == column.kind else column
+
+
+def _inferred(series: Any, marks: Collection[str], wish: Wish, habits: Habits | None, whole: Any) -> Column:
+    name, kind = str(series.name), wish.kind
+    if kind == "left out":
+        return Column(name, "left out", why="as asked for")
+    missing = missing_cells(series, marks)
+    cells = series[~missing]
+    if not len(cells):
+        return Column(name, "left out", categories=(MISSING,), why="all cells are missing")
+    values, bad = as_numbers(cells, marks, wish.numbers or PLAIN)
+    if kind == "category":
+        numbers = not bad.any()
+        labels = as_labels(series, marks, numbers=numbers)
+        return _categories(name, labels.tolist(), numbers, identifier=False)
+    if kind == "date" or (kind is None and type_of(series) == "dates"):
+        return _date(name, cells, missing, marks, wish.dates or ISO, asked=kind == "date")
+    if type_of(series) == "clocks":
+        why = "times of a day and durations are not used; make a number of them first"
+        return Column(name, "left out", why=why)
+    if kind in (None, "boolean") and (kind or bad.any() or type_of(series) == "truths"):
+        truths, neither = as_truths(cells, marks)
+        if kind and neither.any():
+            raise ValueError(f"column {name!r} must be true or false; got {first_bad(cells, neither)}.")
+        if not neither.any():
+            return _filled(name, "boolean", truths, missing, series, marks)
+    found = _number(series, (cells, values, bad), missing, marks, wish, habits, whole)
+    return found or _text(series, cells, bad, marks, wish, habits)
+
+
+def _number(
+    series: Any,
+    read: tuple[Any, Array, Flags],
+    missing: Flags,
+    marks: Collection[str],
+    wish: Wish,
+    habits: Habits | None,
+    whole: Any,
+) -> Column | None:
+    """A column of numbers, or None; `read` are the cells that are not missing, as plain numbers."""
+    cells, values, bad = read
+    name, way, said = str(series.name), wish.numbers or PLAIN, ""
+    if not wish.numbers:
+        found, said = number_way(cells, bad, marks, habits)
+        if found not in (None, PLAIN):
+            way = str(found)
+            values, bad = as_numbers(cells, marks, way)
+    if bad.any():
+        if wish.kind != "numeric":
+            return None
+        raise ValueError(f"column {name!r} must be numbers; got {first_bad(cells, bad)}. {MEND}")
+    if not (wish.keep or wish.kind or missing.any()) and _is_running(values, whole, marks):
+        low, high = f"{values.min():.0f}", f"{values.max():.0f}"
+        return Column(name, "left out", why=f"a running number, {low} to {high}: names of rows; else: --keep")
+    return _filled(name, "numeric", values, missing, series, marks, way, said)
+
+
+def _text(
+    series: Any, cells: Any, bad: Flags, marks: Collection[str], wish: Wish, habits: Habits | None
+) -> Column:
+    """A column that is neither all numbers nor all truth values: dates, categories, or a mistake."""
+    name = str(series.name)
+    if is_text(cells):
+        texts = present_texts(cells, marks)
+        groups = date_ways(texts)
+        if any(wish.dates in group for group in groups):
+            groups = [(wish.dates,)]
+        known = habits is not None and len(groups) > 1 and habits.day_first is not None
+        way, assumed = choose(groups, habits.fits_date if known and habits is not None else None)
+        if way is not None:
+            said = f"{texts[0]!r} is read as {way}, as other columns are; else: --dates" if assumed else ""
+            return _date(name, cells, missing_cells(series, marks), marks, way, said=said)
+        if groups:
+            ways = " or ".join(f"--dates '{name}={group[0]}'" for group in groups)
+            why = f"{texts[0]!r} may be in {_two_months(texts[0], groups)}; say which: {ways}"
+            return Column(name, "left out", why=why)
+        _refuse_mixtures(name, cells, texts, bad, wish)
+    elif bad.mean() < 0.5:
+        raise ValueError(f"column {name!r} is numbers but for {first_bad(cells, bad)}. {_MEND_OR_NAME}")
+    labels = as_labels(series, marks)
+    return _categories(name, labels.tolist(), numbers=False, identifier=not wish.keep)
+
+
+def _two_months(text: str, groups: Sequence[tuple[str, ...]]) -> str:
+    moments = [parse_date(text, group[0]) for group in groups]
+    return " or ".join(dict.fromkeys(calendar.month_name[moment.month] for moment in moments if moment))
+
+
+def _refuse_mixtures(name: str, cells: Any, texts: Sequence[str], bad: Flags, wish: Wish) -> None:
+    """Raise where most cells are numbers, or most are dates, and some are not."""
+    like = [ways for text in texts if (ways := number_like(text))]
+    if 2 * len(like) > len(texts) or 2 * bad.sum() < len(texts):
+        way = wish.numbers or PLAIN
+        if not wish.numbers and 2 * bad.sum() >= len(texts):
+            counts = Counter(way for ways in like for way in ways)
+            way = max(counts, key=lambda way: counts[way])
+        wrong = as_numbers(cells, (), way)[1]
+        written = "" if way == PLAIN else f", written as {way},"
+        raise ValueError(
+            f"column {name!r} is numbers{written} but for {first_bad(cells, wrong)}. {_MEND_OR_NAME}"
+        )
+    if 2 * sum(map(date_like, texts)) <= len(texts):
+        return
+    for way in DATES:
+        wrong = as_days(cells, (), way)[1]
+        if 2 * wrong.sum() < len(texts):
+            raise ValueError(f"column {name!r} is dates but for {first_bad(cells, wrong)}. {_MEND_OR_NAME}")
+
+
+def _is_running(values: Array, whole: Any, marks: Collection[str]) -> bool:
+    """Whether numbers count the rows: whole, all different, and one after another or nearly so."""
+    if not _is_distinct(values):
+        return False
+    values, _ = as_numbers(whole, marks)
+    if len(values) < _LEAST_RUNNING or not _is_distinct(values):
+        return False
+    low, high = values.min(), values.max()
+    if low >= _YEARS[0] and high <= _YEARS[1]:
+        return False
+    rows: NDArray[Any] = whole.index.to_numpy()
+    steps = rows.dtype.kind in "iu" and (np.ptp(values - rows) == 0 or np.ptp(values + rows) == 0)
+    return bool(steps or high - low < 1.25 * len(values))
+
+
+def _is_distinct(values: Array) -> bool:
+    whole = bool((values == np.round(values)).all()) and bool((np.abs(values) < 2**53).all())
+    return whole and len(np.unique(values)) == len(values)
+
+
+def _filled(
+    name: str,
+    kind: Kind,
+    present: Array,
+    missing: Flags,
+    series: Any,
+    marks: Collection[str],
+    way: str = "",
+    said: str = "",
+) -> Column:
+    """A number or a truth value; where some are missing, the median or the commoner value stands in."""
+    numeric = kind == "numeric"
+    if present.min() == present.max() and not missing.any():
+        one = as_labels(series[:1], marks, numbers=True)[0]
+        label = one if numeric else TRUTHS[int(present[0])]
+        why, way = f"it is {present[0]:g} in every row", "" if way == PLAIN else way
+        return Column(name, "left out", categories=(label,), why=why, numbers=numeric, format=way)
+    if (
+        numeric
+        and way == PLAIN
+        and set(np.unique(present[:1000])) <= {0, 1}
+        and set(np.unique(present)) <= {0, 1}
+    ):
+        way = ZERO_ONE
+    # Of halves: the sum of the two middle ones may be beyond the largest double.
+    fill = 2 * float(np.median(0.5 * present)) if numeric else float(present.mean() > 0.5)
+    why = f"{present.min():g} to {present.max():g}" if numeric else ""
+    if missing.any():
+        stand_in = f"{fill:g}" if numeric else TRUTHS[int(fill)]
+        why = f"{int(missing.sum()):,} missing cells are filled with {stand_in} and marked"
+    if way not in ("", PLAIN, ZERO_ONE):
+        why += f", written as {way}"
+    if said:
+        why += f" ({said})"
+    return Column(name, kind, fill, marked=bool(missing.any()), why=why, format=way)
+
+
+def _date(
+    name: str,
+    cells: Any,
+    missing: Flags,
+    marks: Collection[str],
+    way: str,
+    *,
+    said: str = "",
+    asked: bool = False,
+) -> Column:
+    """A date is its age, its year, its month, its weekday and its day of the year."""
+    days, bad = as_days(cells, marks, way)
+    if bad.any():
+        hint = "Say how they are written: --dates." if asked else MEND
+        raise ValueError(f"column {name!r} must be dates, {way}; got {first_bad(cells, bad)}. {hint}")
+    first, last = day_of(days.min()), day_of(days.max())
+    if first == last and not missing.any():
+        why = f"it is {first} in every row"
+        return Column(name, "left out", categories=(first,), why=why, format=way)
+    why = f"{first} to {last}: {', '.join(DATE_INPUTS)}"
+    fill = float(np.median(days))
+    if missing.any():
+        why += f"; {int(missing.sum()):,} missing cells are filled with {day_of(fill)} and marked"
+    if is_text(cells) and type_of(cells) != "dates" and way != ISO:
+        why += f"; written as {way}"
+    if said:
+        why += f" ({said})"
+    marked = bool(missing.any())
+    return Column(name, "date", fill, marked=marked, why=why, format=way, last=float(days.max()))
+
+
+def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifier: bool) -> Column:
+    """Common texts have a column each; rare ones share one, which unseen texts use too."""
+    counts = Counter(label for label in labels if label is not None)
+    present = sum(counts.values())
+    lacking = len(labels) - present
+    if len(counts) == 1 and not lacking:
+        label, why = next(iter(counts)), f"it is {next(iter(counts))!r} in every row"
+        return Column(name, "left out", categories=(label,), why=why, numbers=numbers)
+    if identifier and len(counts) > max(20, present // 2):
+        why = f"{len(counts):,} different texts in {present:,} rows: names of rows, not categories"
+        why += "; else: --keep"
+        return Column(name, "left out", why=why)
+    least = max(2, present // 200)
+    common = [label for label, count in counts.most_common(_MOST_CATEGORIES) if count >= least]
+    # A reserved word in the data itself is the same as what it stands for.
+    common = sorted(set(common) - {MISSING, OTHER})
+    rest = [label for label, _ in counts.most_common() if label not in common]
+    why = f"{len(common)} categories"
+    if rest:
+        why += f", and {len(rest):,} rare ones as one"
+    if lacking:
+        why += f"; {lacking:,} missing cells are one of their own"
+    kept = (*common, *([OTHER] if rest else []), *([MISSING] if lacking else []))
+    return Column(name, "category", categories=kept, rare=tuple(rest[:MOST_RARE]), why=why, numbers=numbers)

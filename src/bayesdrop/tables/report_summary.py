@@ -1,0 +1,141 @@
+"""The first lines of a report: how good a model is, whether to trust it, and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from bayesdrop.metrics import confusion
+from bayesdrop.page import shortened
+from bayesdrop.tables.findings import Findings
+from bayesdrop.tables.written import counted, percent, written
+
+__all__ = ["summary"]
+
+#: rows below which nothing is certain, and rows that a label must have to be spoken of
+_FEW, _LABEL_ROWS = 50, 5
+
+
+def summary(found: Findings) -> Iterator[str]:
+    """A few sentences that can be acted on."""
+    yield _how_good(found)
+    if found.compared is not None:
+        said, rows = found.compared.sentence, found.training
+        if found.compared.verdict == "worse" and found.model.estimator.preset == "quick":
+            said += " A longer fit, --preset default, may do better."
+        if found.compared.verdict != "worse" and rows is not None and len(rows) < rows.of:
+            said += (
+                f" It was fitted to {len(rows):,} of {rows.of:,} rows only, which is not quite fair to it."
+            )
+        yield said
+    yield _trust_in_labels(found) if found.judged.classes else _trust_in_intervals(found)
+    yield from _weak_labels(found)
+    yield _where_from(found)
+    yield _to_do(found)
+    if (count := len(found.judged.target)) < _FEW:
+        yield f"All of this is told by {counted(count, 'row')}, which is few: other rows may say otherwise."
+
+
+def _how_good(found: Findings) -> str:
+    measured, rows = found.measures, len(found.judged.target)
+    if found.judged.classes:
+        right = rows - round(float(found.judged.loss.sum()))
+        low, high = _wilson(right, rows)
+        return (
+            f"{percent(measured['accuracy'])} of the labels are right ({right:,} of {rows:,}; between "
+            f"{percent(low, 0)} and {percent(high, 0)} with 95 % confidence)."
+        )
+    target = shortened(found.model.schema.target, 40)
+    text = f"Predictions of {target} are off by {written(measured['rmse'])} (RMSE)"
+    text += f" and by {written(measured['mean_absolute_error'])} on average"
+    explained = measured.get("r2")
+    if explained is None:
+        return f"{text}."
+    if explained <= 0:
+        return f"{text}: no better than the mean of these rows."
+    return f"{text}; they explain {percent(explained, 0)} of its variance."
+
+
+def _wilson(right: int, rows: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share."""
+    z = 1.96
+    middle = (right + z * z / 2) / (rows + z * z)
+    half = z / (rows + z * z) * math.sqrt(right * (rows - right) / rows + z * z / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _trust_in_intervals(found: Findings) -> str:
+    level, came, rows = found.level, found.measures["coverage"], len(found.judged.target)
+    z = (came - level) / math.sqrt(level * (1 - level) / rows)
+    said = f"Its {100 * level:g} % intervals hold {percent(came)} of the targets"
+    if z < -2:
+        return f"{said}: fewer than promised. Do not rely on them for rows like these."
+    if z > 2:
+        return f"{said}: more than promised, so that they are wider than need be."
+    return f"{said}, as promised."
+
+
+def _trust_in_labels(found: Findings) -> str:
+    given = found.judged.scores["probs"].max(1)
+    right = 1 - found.judged.loss
+    error = math.sqrt(float(np.sum(given * (1 - given)))) / len(given)
+    z = float(right.mean() - given.mean()) / max(error, 0.5 / len(given))
+    said = f"It gives its labels a probability of {percent(float(given.mean()))} on average, and "
+    said += f"{percent(float(right.mean()))} are right"
+    if z < -2:
+        return f"{said}: it is too sure of itself. Take its probabilities for an order of rows, no more."
+    if z > 2:
+        return f"{said}: it is less sure than it could be."
+    return f"{said}: as far as these rows can tell, its probabilities can be taken as they are."
+
+
+def _weak_labels(found: Findings) -> Iterator[str]:
+    if not found.judged.classes:
+        return
+    counts = confusion(*found.judged.as_prediction())
+    totals = counts.counts.sum(1)
+    for place, recall in enumerate(counts.class_accuracy.tolist()):
+        if totals[place] >= _LABEL_ROWS and recall < 0.5:
+            name = shortened(found.model.schema.classes[place], 40)
+            yield (
+                f"Label {name} is found in {percent(recall, 0)} of its {int(totals[place]):,} rows only: do "
+                "not rely on the model to find it."
+            )
+
+
+def _where_from(found: Findings) -> str:
+    scores = found.judged.scores
+    if found.judged.classes:
+        part, whole = scores["mutual_information"], scores["entropy"]
+    else:
+        part, whole = scores["epistemic"], scores["epistemic"] + scores["aleatoric"]
+    finite = np.isfinite(part) & np.isfinite(whole)
+    total = float(whole[finite].mean()) if finite.any() else 0.0
+    if total <= 0:
+        return "The model is sure of every row."
+    share = float(part[finite].mean()) / total
+    text = f"{percent(share, 0)} of the uncertainty is lack of data, {percent(1 - share, 0)} is noise"
+    if share > 0.5:
+        return f"{text}: more rows, above all rows like the uncertain ones below, should make it better."
+    if share < 0.2:
+        return (
+            f"{text}: more rows of these columns would change little; a further column that tells more might."
+        )
+    return f"{text}: more rows would help somewhat, and so would a further column that tells more."
+
+
+def _to_do(found: Findings) -> str:
+    result, rule, root = found.outcome, found.deferral, found.model.root
+    if not result.deferred:
+        return f"None of these rows goes to a person by the rule: {rule}."
+    if result.deferred == result.rows:
+        return f"Hand all rows to a person: {rule}."
+    whole, kept = (written(e) if root else percent(e) for e in (result.error, result.error_kept))
+    what = "the RMSE of the rest" if root else "the share of wrong labels among the rest"
+    which = f"rows with {rule.rule.by} above {written(rule.threshold, digits=4)}"
+    which = which if math.isfinite(rule.threshold) else "rows outside what was learned"
+    by = "falls" if result.error_kept < result.error else "goes"
+    share = percent(result.deferred / result.rows)
+    return f"Hand {which} to a person, {share} of these: {what} {by} from {whole} to {kept}."

@@ -1,0 +1,261 @@
+"""How numbers and dates are written in texts: every way goes by an example, and a column tells which it is.
+
+A way is possible if every text of a column can be read in it. Where all possible ways give the same values
+there is nothing to choose; where they differ ("1,234", "03/04/2024") the column is ambiguous.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "DATES",
+    "DIGITS",
+    "ISO",
+    "NUMBERS",
+    "PLAIN",
+    "ZERO_ONE",
+    "choose",
+    "date_like",
+    "date_ways",
+    "decimal_of",
+    "number_like",
+    "number_ways",
+    "parse_date",
+    "parsed_dates",
+    "plain_number",
+]
+
+Read = TypeVar("Read")
+
+#: how 1234.5 is written, and the marks between thousands and before decimals
+NUMBERS = {
+    "1234.5": ("", "."),
+    "1,234.5": (",", "."),
+    "1 234.5": (" \u00a0\u202f\u2009", "."),
+    "1'234.5": ("'\u2019", "."),
+    "1234,5": ("", ","),
+    "1.234,5": (".", ","),
+    "1 234,5": (" \u00a0\u202f\u2009", ","),
+    "1'234,5": ("'\u2019", ","),
+}
+PLAIN = "1234.5"
+#: of numbers that are all 0 or 1: words of truth mean them, too
+ZERO_ONE = "0 or 1"
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_Y, _M, _D, _NAME = r"(?P<y>\d{4})", r"(?P<m>\d{1,2})", r"(?P<d>\d{1,2})", r"(?P<name>[A-Za-z]{3,9})"
+_CLOCK = (
+    r"(?:[T ]\s?(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<part>\d{1,9}))?)?"
+    r"\s?(?P<zone>Z|[+-]\d{2}:?\d{2})?)?"
+)
+#: how the 31st of March 2024 is written; a time may follow
+DATES = {
+    way: re.compile(pattern + _CLOCK, re.ASCII)
+    for way, pattern in {
+        "2024-03-31": f"{_Y}-{_M}-{_D}",
+        "2024/03/31": f"{_Y}/{_M}/{_D}",
+        "2024.03.31": rf"{_Y}\.{_M}\.{_D}",
+        "31.03.2024": rf"{_D}\.\s?{_M}\.\s?{_Y}",
+        "31/03/2024": f"{_D}/{_M}/{_Y}",
+        "03/31/2024": f"{_M}/{_D}/{_Y}",
+        "31-03-2024": f"{_D}-{_M}-{_Y}",
+        "03-31-2024": f"{_M}-{_D}-{_Y}",
+        "31 Mar 2024": rf"{_D}[ -]{_NAME}\.?[ -]{_Y}",
+        "Mar 31, 2024": rf"{_NAME}\.? {_D},? {_Y}",
+        "20240331": r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})",
+    }.items()
+}
+ISO = "2024-03-31"
+#: without marks, which makes a number of it: read as a date on demand only
+DIGITS = "20240331"
+_ANY_DATE = re.compile("|".join(re.sub(r"\?P<\w+>", "?:", one.pattern) for one in DATES.values()), re.ASCII)
+
+
+def _number_pattern(way: str) -> re.Pattern[str]:
+    thousands, decimal = NUMBERS[way]
+    groups = rf"|[1-9]\d{{0,2}}(?:[{re.escape(thousands)}]\d{{3}})+" if thousands else ""
+    point = re.escape(decimal)
+    return re.compile(rf"[+-]?(?:(?:\d+{groups})(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d{{1,5}})?", re.ASCII)
+
+
+_PATTERNS = {way: _number_pattern(way) for way in NUMBERS}
+#: what could be thousands as well as a whole part and three decimals
+_EITHER_POINT = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
+
+
+def plain_number(text: str, way: str) -> str | None:
+    """The number as Python writes it; None where the text is none that is written this way.
+
+    >>> plain_number("1.234,56", "1.234,5"), plain_number("1.5", "1.234,5")
+    ('1234.56', None)
+    """
+    if not _PATTERNS[way].fullmatch(text):
+        return None
+    thousands, decimal = NUMBERS[way]
+    for mark in thousands:
+        text = text.replace(mark, "")
+    return text.replace(decimal, ".")
+
+
+def number_like(text: str) -> list[str]:
+    """The ways in which a text is a number.
+
+    >>> number_like("1,5"), number_like("5 kg")
+    (['1234,5', '1.234,5', '1 234,5', "1'234,5"], [])
+    """
+    # Most texts are no numbers at all, which one look tells.
+    if not text[:1].isdigit() and text[:1] not in "+-.,":
+        return []
+    return [way for way, pattern in _PATTERNS.items() if pattern.fullmatch(text)]
+
+
+def number_ways(texts: Iterable[str], *, plain: bool) -> list[tuple[str, ...]]:
+    """The possible ways of some numbers, in groups that give the same values; the plain way in the first.
+
+    Args:
+        texts: without those that are missing.
+        plain: whether all of them are numbers as Python writes them.
+    """
+    if plain:
+        points = tuple(way for way, (_, decimal) in NUMBERS.items() if decimal == ".")
+        either = False
+        for text in texts:
+            if "." in text:
+                if not _EITHER_POINT.fullmatch(text):
+                    return [points]
+                either = True
+        # "1.234" and nothing else: thousands are possible, too.
+        return [points, ("1.234,5",)] if either else [tuple(NUMBERS)]
+    distinct = set(texts)
+    groups: dict[tuple[float, ...], list[str]] = {}
+    for way in NUMBERS:
+        # Of many texts the first that is none ends it.
+        read = _all_read(distinct, partial(plain_number, way=way))
+        if read is not None:
+            groups.setdefault(tuple(float(text) for text in read), []).append(way)
+    return [tuple(group) for group in groups.values()]
+
+
+def decimal_of(groups: Sequence[tuple[str, ...]]) -> str | None:
+    """The decimal mark that all possible ways have in common; None where there is none or no telling."""
+    marks = {NUMBERS[way][1] for group in groups for way in group}
+    return marks.pop() if len(marks) == 1 else None
+
+
+def choose(
+    groups: Sequence[tuple[str, ...]], fits: Callable[[str], bool] | None = None
+) -> tuple[str | None, bool]:
+    """One of the possible ways, and whether what is known of other columns had to decide.
+
+    Args:
+        groups: ways that give the same values.
+        fits: whether a way fits what other columns are written in; None where these tell nothing.
+    """
+    if len(groups) == 1:
+        group = groups[0]
+        return (PLAIN if PLAIN in group else next(filter(fits, group), group[0]) if fits else group[0]), False
+    if fits is not None:
+        fitting = [next(filter(fits, group)) for group in groups if any(map(fits, group))]
+        if len(fitting) == 1:
+            return fitting[0], True
+    # As a program writes it, rather than as a person may.
+    return (PLAIN, False) if groups and PLAIN in groups[0] else (None, False)
+
+
+def parse_date(text: str, way: str) -> datetime | None:
+    """The moment, in UTC where a zone is named; None where the text is no date that is written this way.
+
+    >>> parse_date("01.03.2024", "31.03.2024"), parse_date("2024-02-30", "2024-03-31")
+    (datetime.datetime(2024, 3, 1, 0, 0), None)
+    """
+    found = DATES[way].fullmatch(text)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    name = parts.get("name")
+    month = int(parts["m"]) if name is None else _month(name.lower())
+    hour, minute, second = (int(parts[name] or 0) for name in ("hour", "minute", "second"))
+    micro = int((parts["part"] or "").ljust(6, "0")[:6] or 0)
+    try:
+        moment = datetime(int(parts["y"]), month, int(parts["d"]), hour, minute, second, micro)
+        return moment - _zone(parts["zone"])
+    except (ValueError, OverflowError):  # the 30th of February, a day before the first year
+        return None
+
+
+def _month(name: str) -> int:
+    """1 to 12 of an English name or its beginning, 0 of any other word."""
+    known = (place for place, month in enumerate(_MONTHS, 1) if month.startswith(name))
+    return next(known, 0)
+
+
+def _zone(zone: str | None) -> timedelta:
+    if zone in (None, "Z"):
+        return timedelta(0)
+    assert zone is not None
+    away = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+    return -away if zone.startswith("-") else away
+
+
+def date_like(text: str) -> bool:
+    """Whether a text is built as a date is, in any way.
+
+    >>> date_like("31.02.2024"), date_like("row 12")
+    (True, False)
+    """
+    return _ANY_DATE.fullmatch(text) is not None
+
+
+def date_ways(texts: Collection[str]) -> list[tuple[str, ...]]:
+    """The possible ways of some dates, in groups that give the same days.
+
+    Args:
+        texts: without those that are missing.
+    """
+    distinct = set(texts)
+    groups: dict[tuple[datetime, ...], list[str]] = {}
+    for way in DATES:
+        read = _all_read(distinct, partial(parse_date, way=way))
+        if read is not None:
+            groups.setdefault(tuple(read), []).append(way)
+    return [tuple(group) for group in groups.values()]
+
+
+def _all_read(texts: Collection[str], read: Callable[[str], Read | None]) -> list[Read] | None:
+    """What is read of every text, or None where one of them cannot be read."""
+    found = []
+    for text in texts:
+        value = read(text)
+        if value is None:
+            return None
+        found.append(value)
+    return found if found else None
+
+
+def parsed_dates(texts: Sequence[str | None], way: str) -> tuple[NDArray[np.datetime64], NDArray[np.bool_]]:
+    """(N,) moments, NaT for None and for texts that are no dates, and (N,) which texts are none.
+
+    Args:
+        texts: None where a cell is missing.
+        way: how dates are written; ISO dates are read, too.
+    """
+    known: dict[str | None, datetime | None] = {None: None}
+    for text in texts:
+        if text not in known:
+            assert text is not None
+            # A year that comes first leaves no doubt.
+            known[text] = parse_date(text, ISO) or parse_date(text, way)
+    moments = np.array([known[text] for text in texts], dtype="datetime64[us]")
+    bad = np.array([text is not None and known[text] is None for text in texts], dtype=bool)
+    return moments, bad

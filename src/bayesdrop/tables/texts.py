@@ -1,0 +1,207 @@
+"""Tables of text: their encoding, their separator, and their rows, never with a cell changed."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bayesdrop.errors import must, require
+from bayesdrop.tables.unpacking import PACKED, kind_of, open_bytes
+
+__all__ = ["CSV", "TextTable", "open_csv"]
+
+_PLAIN = (".csv", ".tsv", ".txt")
+CSV = (*_PLAIN, *(plain + packed for packed in PACKED for plain in _PLAIN))
+_SEPARATORS = ("\t", ";", ",", "|")
+#: what a file begins with that says how it is encoded; the longer ones first
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_BLOCK = 1 << 20
+#: control characters that no text has, but for a few
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f"))
+
+
+class _BadCells(ValueError):
+    """Cells that cannot be told apart."""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A CSV that is there to be read.
+
+    Attributes:
+        path: the file.
+        named: what it is called in errors.
+        ending: of its name, which says how it is packed.
+        encoding: of its text.
+        separator: between its cells.
+        header: the names as they stand in the file.
+        notes: what was assumed, for a person.
+    """
+
+    path: Path
+    named: Path
+    ending: str
+    encoding: str
+    separator: str = ","
+    header: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @contextmanager
+    def records(self, separator: str | None = None) -> Iterator[Iterator[list[str]]]:
+        """The rows as lists of cells, the header first. An empty line is an empty list."""
+        reader: Any = None
+        try:
+            with (
+                open_bytes(self.path, self.ending) as data,
+                io.TextIOWrapper(data, encoding=self.encoding, newline="") as file,
+            ):
+                reader = csv.reader(file, delimiter=separator or self.separator, strict=True)
+                # Empty lines before the header, and those that a spreadsheet makes of an empty row.
+                header = next((cells for cells in reader if _says_something(cells)), None)
+                if header is None:
+                    raise ValueError(f"{self.named} is empty: it has no header.")
+                yield itertools.chain([header], reader)
+        except csv.Error as error:
+            said = f"the cells of line {reader.line_num:,} cannot be told apart ({error})."
+            raise _BadCells(f"{self.named}: {said}") from error
+        except UnicodeError as error:
+            raise ValueError(_undecodable(self.named, self.encoding, error)) from error
+
+    def frames(self, names: tuple[str, ...], rows: int) -> Iterator[Any]:
+        """Pandas frames of texts, of at most so many rows."""
+        pandas = require("pandas", extra="tables", owner="open_table")
+        with self.records() as records:
+            next(records)  # the header
+            start = 0
+            while chunk := list(itertools.islice(self._rows(records, start), rows)):
+                columns = dict(zip(names, map(list, zip(*chunk, strict=True)), strict=True))
+                index = pandas.RangeIndex(start, start + len(chunk))
+                yield pandas.DataFrame(columns, index=index, dtype=str)
+                start += len(chunk)
+            if start == 0:
+                yield pandas.DataFrame({name: [] for name in names}, dtype=str)
+
+    def _rows(self, records: Iterator[list[str]], start: int) -> Iterator[list[str]]:
+        """Rows of cells. An empty line is a row of a table with one column, and nothing in any other."""
+        width = len(self.header)
+        row = start
+        for cells in records:
+            if not cells and width > 1:
+                continue
+            row += 1
+            found = cells or [""]
+            if len(found) != width:
+                said = f"row {row:,} does not have {width:,} cells, as the header has, but {len(found):,}."
+                raise ValueError(f"{self.named}: {said}")
+            yield found
+
+
+def _says_something(cells: list[str]) -> bool:
+    return len(cells) == 1 or any(cell.strip() for cell in cells)
+
+
+def open_csv(
+    path: Path, named: Path, ending: str, *, separator: str | None, encoding: str | None
+) -> TextTable:
+    """A CSV, its encoding and separator told, its header read.
+
+    Args:
+        path: the file.
+        named: what it is called in errors.
+        ending: of its name, which says how it is packed.
+        separator: between the cells; told from the header if None.
+        encoding: of the text; told from the bytes if None.
+    """
+    if separator is not None and (len(separator) != 1 or separator in '"\r\n\0 '):
+        want = "one character, no quote, space or line end"
+        raise ValueError(must("open_table", "separator", want, separator))
+    if not ending and (other := kind_of(path)) is not None:
+        raise ValueError(f"{named} is no text: it looks like a file that ends in {other}. Give it that name.")
+    encoding, note = _encoding(path, named, ending, encoding)
+    table = TextTable(path, named, ending, encoding)
+    separator = separator or _separator(table)
+    with table.records(separator) as records:
+        header = tuple(next(records))
+    return TextTable(path, named, ending, encoding, separator, header, (note,) if note else ())
+
+
+def _separator(table: TextTable) -> str:
+    """The mark that cuts the first row into the most cells."""
+    found = {}
+    for mark in _SEPARATORS:
+        try:
+            with table.records(mark) as records:
+                found[mark] = len(next(records))
+        except _BadCells:  # quotes that make no sense with this mark
+            found[mark] = 0
+    best = max(found, key=lambda mark: found[mark])
+    return best if found[best] > 1 else ","
+
+
+def _encoding(path: Path, named: Path, ending: str, asked: str | None) -> tuple[str, str]:
+    """How the text is encoded, and what to say about it."""
+    if asked is not None:
+        try:
+            "a".encode(asked)
+        except (LookupError, ValueError):
+            raise ValueError(
+                must("open_table", "encoding", "one that Python knows, as cp1252", asked)
+            ) from None
+        _decoded(path, named, ending, asked)
+        return asked, ""
+    with open_bytes(path, ending) as file:
+        start = file.read(4096)
+    for mark, encoding in _MARKS:
+        if start.startswith(mark):
+            _decoded(path, named, ending, encoding)
+            return encoding, "" if encoding == "utf-8-sig" else f"{named} is {encoding.upper()}, by its mark."
+    try:
+        _decoded(path, named, ending, "utf-8")
+    except _NotDecoded as error:
+        if b"\0" in start or sum(byte in _CONTROLS for byte in start) > len(start) / 100:
+            hint = "Is it UTF-16 without a mark? --encoding utf-16-le." if b"\0" in start else ""
+            raise ValueError(
+                f"{error} It does not look like text of any other kind. {hint}".rstrip()
+            ) from None
+    else:
+        return "utf-8", ""
+    try:
+        _decoded(path, named, ending, "cp1252")
+    except _NotDecoded:
+        return "latin-1", f"{named} is not UTF-8; it is read as Latin-1. Else: --encoding."
+    return "cp1252", f"{named} is not UTF-8; it is read as Windows-1252 (cp1252). Else: --encoding."
+
+
+class _NotDecoded(ValueError):
+    """Bytes that are no text of an encoding."""
+
+
+def _decoded(path: Path, named: Path, ending: str, encoding: str) -> None:
+    """Raise unless the whole file is text of this encoding: what is wrong is known before a row is used."""
+    decoder = codecs.getincrementaldecoder(encoding)("strict")
+    with open_bytes(path, ending) as file:
+        try:
+            while block := file.read(_BLOCK):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeError as error:
+            raise _NotDecoded(_undecodable(named, encoding, error)) from error
+
+
+def _undecodable(named: Path, encoding: str, error: UnicodeError) -> str:
+    name = {"utf-8": "UTF-8", "utf-8-sig": "UTF-8"}.get(encoding, encoding)
+    reason = getattr(error, "reason", str(error))
+    return f"{named}: the text must be {name}, as told or asked for ({reason})."

@@ -1,0 +1,79 @@
+"""Numbers as people write them: 67,300 rather than 6.733e+04, "1 row" rather than "1 rows"."""
+
+from __future__ import annotations
+
+import math
+
+from bayesdrop.harmless import NUMBER
+
+__all__ = ["counted", "percent", "short_number", "written"]
+
+#: sizes that are written out; others have an exponent
+_LARGEST, _SMALLEST = 1e12, 1e-5
+
+
+def written(value: float, spread: float | None = None, *, digits: int = 3) -> str:
+    """A number with the digits that say something, thousands apart.
+
+    With a spread, the last digit written is the third one of the spread: of 67,312.6 with a standard
+    deviation of 2,230 nobody knows more than 67,310. Without, so many digits of the number itself.
+
+    Args:
+        value: the number; "-" is written for NaN.
+        spread: how far it may be off, or how far its neighbours lie from it; above 0.
+        digits: of the number, or of the spread.
+
+    >>> written(67312.6), written(67312.6, 2230), written(0.000123456), written(3.0), written(12.3456, 0.5)
+    ('67,300', '67,310', '0.000123', '3', '12.346')
+    """
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "infinite" if value > 0 else "-infinite"
+    if spread is not None and not 0 < spread < math.inf:
+        spread = None
+    size = abs(value) if spread is None else spread
+    if size == 0:
+        return "0"
+    if max(abs(value), size) >= _LARGEST or size < _SMALLEST:
+        more = math.floor(math.log10(abs(value))) - math.floor(math.log10(size)) if value else 0
+        return f"{value:.{min(max(digits + more, 1), 15)}g}"
+    # Of the rounded size: 9.996 with three digits is 10.0, which has one decimal.
+    decimals = digits - 1 - math.floor(math.log10(float(f"{size:.{digits - 1}e}")))
+    text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"
+    # 63.0 stands for 63.02; 3 and 0.5 are what they are.
+    if spread is None and "." in text and value == round(value, decimals):
+        text = text.rstrip("0").rstrip(".")
+    return text
+
+
+def short_number(cell: str) -> str:
+    """The text of a cell; a number of many digits with six of them.
+
+    >>> short_number("0.658256178520381"), short_number("123456789"), short_number("a lengthy name")
+    ('0.658256', '123456789', 'a lengthy name')
+    """
+    text = cell.strip()
+    if len(text) <= 9 or "." not in text or not NUMBER.fullmatch(text):
+        return cell
+    short = f"{float(text):.6g}"
+    return short if len(short) < len(text) and "e" not in short else cell
+
+
+def percent(share: float, decimals: int = 1) -> str:
+    """A share of 1 as "95.1 %"; "-" is written for NaN."""
+    return "-" if math.isnan(share) else f"{100 * share:.{decimals}f} %"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A count and what is counted.
+
+    Args:
+        count: how many.
+        one: what one of them is called.
+        many: what several are called; `one` with an s if None.
+
+    >>> counted(1, "row"), counted(1200, "row"), counted(2, "category", "categories")
+    ('1 row', '1,200 rows', '2 categories')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,90 @@
+"""Pages: texts stay texts, pictures are of the page, tables scroll in their own box."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+
+from bayesdrop.page import Picture, bullets, note, page, pictures, shortened, table
+from bayesdrop.plots import inline_svg, new_figure
+
+
+def drawn(label: str = "x") -> str:
+    figure = new_figure(4, 3)
+    ax = figure.subplots()
+    ax.plot(np.linspace(0, 1, 50), np.linspace(0, 1, 50) ** 2, label="line")
+    ax.set_xlabel(label, parse_math=False)
+    return inline_svg(figure)
+
+
+def test_a_picture_is_an_element_that_fetches_and_runs_nothing() -> None:
+    svg = drawn()
+    root = ElementTree.fromstring(svg)
+    assert root.tag == "svg"
+    assert set(root.attrib) == {"viewBox", "role"}
+    references = re.findall(r'href="([^"]*)"|url\(([^)]*)\)', svg)
+    assert references
+    assert all("".join(one).startswith("#") for one in references)
+    assert not re.search(r"https?:|<script|<style>[^<]*@import|<metadata|\son\w+=", svg)
+
+
+def test_a_picture_has_the_colours_of_the_page_and_no_background() -> None:
+    svg = drawn()
+    assert "#000000" not in svg
+    assert "currentColor" in svg
+    assert "#ffffff" not in svg
+
+
+def test_texts_of_a_picture_are_texts_whatever_they_are() -> None:
+    for label in ("</svg><script>x</script>", "$\\frac$ & 日本 🦄", "0.123456789"):
+        root = ElementTree.fromstring(drawn(label))
+        # Digits of a text are not those of a shape: none of them is cut.
+        assert label in ["".join(one.itertext()) for one in root.iter("text")]
+        assert not list(root.iter("script"))
+
+
+def test_the_same_picture_is_the_same_text() -> None:
+    assert drawn() == drawn()
+
+
+def test_ids_of_two_pictures_do_not_meet_unless_they_mean_the_same() -> None:
+    shapes: dict[str, str] = {}
+    for size in (50, 70):
+        figure = new_figure(4, 3)
+        ax = figure.subplots()
+        ax.plot(np.arange(size), np.arange(size), "o")
+        ax.set_xlim(0, size / 2)
+        root = ElementTree.fromstring(inline_svg(figure))
+        for element in root.iter():
+            if "id" in element.attrib:
+                text = ElementTree.tostring(element, encoding="unicode").strip()
+                assert shapes.setdefault(element.attrib["id"], text) == text
+
+
+def test_names_of_a_table_are_no_mathematics() -> None:
+    picture = Picture("<b>$\\frac$")
+    picture.ax.plot([0, 1e6], [0, 1], label="$\\bad{")
+    picture.ax.set_xlabel("$x$" + "y" * 200)
+    picture.ax.set_yticks([0, 1], ["$a", "b$"])
+    html = picture.html()
+    assert html.startswith("<figure><figcaption>&lt;b&gt;$\\frac$</figcaption><svg ")
+    root = ElementTree.fromstring(html)
+    texts = ["".join(one.itertext()) for one in root.iter("text")]
+    assert {"$\\bad{", "$a", "b$", "1,000,000"} <= set(texts)
+    assert [text for text in texts if text.startswith("$x$")] == [shortened("$x$" + "y" * 200)]
+
+
+def test_a_page_escapes_and_allows_no_script() -> None:
+    evil = "<script>alert(1)</script>\x1b[31m"
+    html = page(
+        evil, [note(evil), bullets([evil]), table((evil, "n"), [(evil, "1")], numbers=(1,), strong=0)]
+    )
+    assert "<script" not in html
+    assert "\x1b" not in html
+    assert html.count("&lt;script&gt;") == 6
+    assert "default-src 'none'" in html
+    assert pictures([]) == ""
+    shaded = table(("a",), [("x",), ("y",)], shades={(1, 0): 0.5})
+    assert shaded.count("rgba(var(--shade), 0.28)") == 1
