@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from bayesdrop.functional import products
-from bayesdrop.functional.products import linear, matmul, prefers_onednn
+from bayesdrop.functional.products import ONEDNN, linear, matmul
 from bayesdrop.layers import BernoulliDropout
 
 SHAPES = [((300, 200), 100), ((5, 60, 200), 100), ((4096, 50), 10), ((2, 3, 400, 33), 17), ((1, 784), 2000)]
@@ -21,7 +21,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.param == "by oneDNN":
         if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
             pytest.skip("torch has no oneDNN here")
-        monkeypatch.setattr(products, "prefers_onednn", lambda: True)
+        monkeypatch.setattr(products, "ONEDNN", True)
 
 
 def made(shape: tuple[int, ...], outputs: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -124,9 +124,9 @@ def test_the_same_call_gives_the_same_bits() -> None:
 
 
 def test_the_choice_is_the_machines() -> None:
-    assert prefers_onednn() is prefers_onednn()
+    assert ONEDNN is products._prefers_onednn()
     if torch.backends.cpu.get_cpu_capability() != "AVX512":
-        assert not prefers_onednn()
+        assert not ONEDNN
 
 
 @pytest.mark.usefixtures("kernel")

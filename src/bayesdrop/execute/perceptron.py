@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesdrop.functional.products import linear, matmul, prefers_onednn
+from bayesdrop.functional.products import ONEDNN, linear, matmul
 from bayesdrop.inputs import tensors_in
 from bayesdrop.operations import TABLE, canonical
 from bayesdrop.trace import Leaf
@@ -78,7 +78,7 @@ class Perceptron:
         """Whether maps have fewer outputs than the batch has rows, so that all noise goes into weights."""
         rows = self.start.shape[0]
         fewer = all(m.weight.shape[0] < rows for m in self.maps)
-        return self.maps[0].leaf is not None and fewer and not (prefers_onednn() and _is_cpu(self.start))
+        return self.maps[0].leaf is not None and fewer and not (ONEDNN and _is_cpu(self.start))
 
     def _stacked_units(self, noise: dict[int, Tensor]) -> Tensor:
         """`stacked` with activations (C, units, N), and the same memory for every chunk."""
@@ -128,7 +128,7 @@ def _stacked_map(h: Tensor, step: Map, z: Tensor | None, *, own: bool, relu: boo
     if z is None:
         return linear(h, weight, bias, relu=relu)
     draws, rows, outputs = z.shape[0], h.shape[-2], weight.shape[0]
-    if outputs >= rows or (outputs >= _MANY and prefers_onednn() and _is_cpu(h)):
+    if outputs >= rows or (outputs >= _MANY and ONEDNN and _is_cpu(h)):
         same = own and h.dim() == 3
         return linear(h.mul_(z) if same else h * z, weight, bias, relu=relu)
     scaled = weight * z

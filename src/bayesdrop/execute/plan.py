@@ -22,7 +22,7 @@ from bayesdrop.execute.rewrite import (
 )
 from bayesdrop.execute.sequential import Reading
 from bayesdrop.execute.split import split_concatenations
-from bayesdrop.functional.products import prefers_onednn
+from bayesdrop.functional.products import ONEDNN
 from bayesdrop.noise import KeepNoise, NoiseSource
 from bayesdrop.operations import TABLE, canonical
 from bayesdrop.randomness import ProcessSwitch
@@ -145,7 +145,7 @@ class Runner:
 
     def _perceptron_plan(self, net: Perceptron, num_draws: int, chunk: int) -> DrawPlan:
         rows = net.start.shape[0]
-        mac = _FAST_MAC if prefers_onednn() else _MAC
+        mac = _FAST_MAC if ONEDNN else _MAC
         stacked = kept = 0.0
         # Sites of one rate share their sampler.
         shares = {id(leaf.sample): leaf for leaf in net.leaves}

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bayesdrop.execute.perceptron import Map, Perceptron, Step, elementwise
-from bayesdrop.functional.products import linear
+from bayesdrop.functional.products import LARGE, ONEDNN, linear
 from bayesdrop.operations import CONVOLUTIONS, TABLE, canonical
 from bayesdrop.trace import Leaf, Op, Ref, Tape
 
@@ -306,14 +306,19 @@ def _added(x: Tensor, y: Tensor) -> Tensor:
 
 
 def fast_products(tape: Tape) -> Tape:
-    """The same tape with linear maps computed by the fastest kernel of this machine."""
-    ops = [
-        Op(linear, op.args, op.kwargs, op.outputs, op.shapes)
-        if op.func is F.linear and "input" not in op.kwargs
-        else op
-        for op in tape.ops
-    ]
+    """The same tape with large linear maps by the fastest kernel of this machine."""
+    if not ONEDNN:
+        return tape
+    ops = [Op(linear, op.args, op.kwargs, op.outputs, op.shapes) if _is_large(op) else op for op in tape.ops]
     return Tape(ops, tape.leaves, tape.output, tape.size, tape.mutates)
+
+
+def _is_large(op: Op) -> bool:
+    """Whether this is a linear map whose product is worth a kernel of its own."""
+    weight = op.args[1] if len(op.args) > 1 else op.kwargs.get("weight")
+    if op.func is not F.linear or "input" in op.kwargs or not isinstance(weight, Tensor):
+        return False
+    return bool(math.prod(op.shapes[0]) * weight.shape[-1] >= LARGE)
 
 
 def channels_last(tape: Tape) -> Tape:

@@ -9,7 +9,6 @@ same bits in every process.
 from __future__ import annotations
 
 import platform
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["linear", "matmul", "prefers_onednn"]
+__all__ = ["LARGE", "ONEDNN", "linear", "matmul"]
 
 #: from this many multiply-adds on, oneDNN saves more than its call costs
-_LARGE = 2**20
+LARGE = 2**20
 
 
-@cache
-def prefers_onednn() -> bool:
+def _prefers_onednn() -> bool:
     """Whether oneDNN multiplies faster than MKL on this machine: AVX-512, not made by Intel."""
     return (
         torch.backends.cpu.get_cpu_capability() == "AVX512"
@@ -42,6 +40,10 @@ def _maker() -> str:
     except OSError:
         return "GenuineIntel" if "GenuineIntel" in platform.processor() else ""
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
+
+
+#: whether large products go to oneDNN on this machine
+ONEDNN = _prefers_onednn()
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
@@ -102,8 +104,8 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None, after: str =
 
 def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     return (
-        x.numel() * weight.shape[0] >= _LARGE
-        and prefers_onednn()
+        x.numel() * weight.shape[0] >= LARGE
+        and ONEDNN
         and x.dim() > 1
         and x.dtype == weight.dtype == torch.float32
         and x.device.type == weight.device.type == "cpu"
