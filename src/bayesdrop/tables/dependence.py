@@ -52,7 +52,7 @@ def grid_of(column: Column, inputs: Array) -> tuple[tuple[str, ...], Array, Arra
             np.arange(float(len(common))),
             np.eye(column.width)[common],
         )
-    present = inputs[inputs[:, 1] == 0, 0] if column.marked else inputs[:, 0]
+    present = inputs[inputs[:, -1] == 0, 0] if column.marked else inputs[:, 0]
     present = present if len(present) else inputs[:, 0]
     if column.kind == "boolean":
         values = np.array([0.0, 1.0])

@@ -131,7 +131,7 @@ def cells_of(schema: Schema, x: Array) -> list[list[str]]:
                 ]
             )
         else:
-            gone = inputs[:, 1] > 0 if column.marked else np.zeros(len(x), dtype=bool)
+            gone = inputs[:, -1] > 0 if column.marked else np.zeros(len(x), dtype=bool)
             shown = (
                 [("no", "yes")[int(value > 0)] for value in inputs[:, 0]]
                 if column.kind == "boolean"
