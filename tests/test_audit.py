@@ -190,7 +190,7 @@ def test_notes_tell_what_a_table_cannot() -> None:
 
     assert audit(Unreached(), torch.ones(2, 3)).notes == ("no noise reaches the output",)
     notes = audit(Unheld(), torch.ones(2, 3)).notes
-    assert notes[0] == "the model draws numbers that no seed can hold: randperm"
+    assert notes[0] == "the model draws numbers that no seed can repeat: randperm"
     assert notes[1].startswith("every draw runs the whole model: the model calls randperm")
     assert "note: no noise reaches the output" in str(audit(Unreached(), torch.ones(2, 3)))
 

@@ -1,4 +1,4 @@
-"""audit(): every source of randomness in a model, on or off, and why."""
+"""audit(): a list of every source of randomness in a model, whether it is on or off, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from bayesdrop.errors import must, require
-from bayesdrop.inputs import Batches, Inputs, Items, arguments
+from bayesdrop.inputs import InputBatches, Inputs, Items, arguments
 from bayesdrop.layers import RecurrentDropout
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.predict.sampler import unwrapped
@@ -30,14 +30,14 @@ _NOT_REACHED = "not reached"
 
 @dataclass(frozen=True)
 class Audit:
-    """What is random in a model. `print` it, or look at `sites`.
+    """What is random in a model: `print` it, or read `sites`.
 
     Attributes:
         model: class name of the model.
         sites: every source of randomness: `path`, `call`, `kind`, `p`, `shape` of the noise of one draw,
             `random` (on or off), `reason`.
-        ran: whether a pass was run, so that what is listed is what happens.
-        notes: what else one should know.
+        ran: whether the list comes from a pass of the model, and not from its modules alone.
+        notes: sentences about the model as a whole.
     """
 
     model: str
@@ -47,12 +47,12 @@ class Audit:
 
     @property
     def random(self) -> bool:
-        """Whether anything is on."""
+        """Whether any site is on."""
         return any(site.random for site in self.sites)
 
     @property
     def off(self) -> tuple[Site, ...]:
-        """What is off, or cannot be seen without inputs."""
+        """The sites that are off, or cannot be seen without inputs."""
         return tuple(site for site in self.sites if not site.random)
 
     @property
@@ -77,7 +77,7 @@ class Audit:
         return f"Audit({self.title})"
 
     def rich(self) -> Any:
-        """The same as a table of rich (needs the extra "cli")."""
+        """The audit as a table for rich (needs the extra "cli")."""
         table = require("rich.table", extra="cli", owner="Audit.rich").Table(
             title=self.title,
             title_justify="left",
@@ -108,16 +108,16 @@ def _cells(site: Site) -> tuple[str, ...]:
 
 
 def audit(model: nn.Module, x: Inputs | Any = None, *, items: Items | None = None) -> Audit:
-    """Every source of randomness in a model: where, of what kind, at what rate, on or off and why.
+    """A list of every source of randomness in a model: its place, kind and rate, whether it is on, and why.
 
-    With inputs one pass is run, and what is listed is what `predict` would do; modules with dropout that
-    the pass did not come to are "not reached". Without, modules are looked at: a dropout that is called as
-    a function is then only suspected.
+    With inputs, one pass is run, and the list shows what `predict` would do; modules with dropout that the
+    pass did not call are "not reached". Without inputs, the list comes from the modules and their code, and
+    a dropout that is called as a function is marked "?": only a pass shows whether it is on.
 
     Args:
         model: any `nn.Module`; nothing in it is changed.
-        x: inputs as for `predict`, or batches of such, of which the first is taken.
-        items: what a batch of several parts is, as for `predict`.
+        x: inputs as for `predict`, or an iterable of batches, of which the first is used.
+        items: what the parts of a batch are, as for `predict`.
 
     >>> from torch import nn
     >>> print(audit(nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1)), torch.zeros(4, 3)))
@@ -128,12 +128,12 @@ def audit(model: nn.Module, x: Inputs | Any = None, *, items: Items | None = Non
     if not isinstance(model, nn.Module):
         raise TypeError(must("audit", "model", "an nn.Module", model))
     if isinstance(model, Likelihood):
-        raise TypeError(must("audit", "model", "a network, not what its outputs mean", model))
+        raise TypeError(must("audit", "model", "a network, not a likelihood", model))
     model = unwrapped(model)
     expected = tuple(_expected(model))
     if x is None:
         return Audit(type(model).__name__, expected, ran=False)
-    batches = Batches(model, x, batch_size=None, targets=None, items=items, scored=False, owner="audit")
+    batches = InputBatches(model, x, batch_size=None, targets=None, items=items, scored=False, owner="audit")
     batch = next(iter(batches), None)
     if batch is None:
         raise ValueError(must("audit", "x", "at least one batch", "none"))
@@ -165,7 +165,7 @@ def _ran(model: nn.Module, batch: Inputs) -> tuple[tuple[Site, ...], tuple[str, 
     notes = []
     if draw.foreign:
         names = ", ".join(dict.fromkeys(draw.foreign))
-        notes.append(f"the model draws numbers that no seed can hold: {names}")
+        notes.append(f"the model draws numbers that no seed can repeat: {names}")
     tensor = output if isinstance(output, torch.Tensor) else getattr(output, "logits", None)
     if isinstance(tensor, torch.Tensor) and any(site.random for site in sites):
         recorder.tape(tensor)
@@ -182,9 +182,9 @@ _NO_LAYER = "no layer after it"
 
 
 def _expected(model: nn.Module) -> Iterator[Site]:
-    """What the modules of a model say about their randomness."""
+    """The sites that can be read off the modules of a model, without a pass."""
     scripts: list[str] = []
-    # Its noise is that of the maps around it.
+    # A recurrent layer inside RecurrentDropout draws no noise itself.
     inner = {module.layer for module in model.modules() if isinstance(module, RecurrentDropout)}
     for path, module in model.named_modules():
         if module in inner:
@@ -223,14 +223,14 @@ def _single_rate(module: StochasticModule) -> float | None:
 
 
 def _functional(kind: type) -> Iterator[str]:
-    """Random functions of torch that the code of a class calls, itself or through a function it calls."""
+    """Random functions of torch that the code of a class calls, directly or through other functions."""
     seen: set[CodeType] = set()
     for owner in kind.__mro__:
         if owner is nn.Module or owner.__module__.startswith("torch.nn."):
             continue
         for name, member in vars(owner).items():
             if "init" in name or "reset" in name:
-                continue  # initial values are random, and none of our business
+                continue  # random initial values are not noise of the model
             function = getattr(member, "__func__", member)
             function = getattr(function, "__wrapped__", function)
             if isinstance(function, FunctionType):
@@ -267,16 +267,16 @@ def _called(code: CodeType, names: dict[str, Any], seen: set[CodeType], depth: i
 
 
 def audit_target(target: str, *, directory: Path | None = None) -> Audit:
-    """Audit what a function builds: "package.module:function".
+    """Audit the model that a function builds: "package.module:function".
 
     Args:
-        target: a function without arguments that returns an `nn.Module`, or a pair of one and example
-            inputs; a module class or a module will do as well.
-        directory: looked into first for the package; the current one if None.
+        target: names a function without arguments that returns an `nn.Module`, or a pair (model, example
+            inputs); the name of a module class, or of a model, works too.
+        directory: where the package is looked for first; the current directory if None.
 
     Raises:
-        ValueError: there is no such module or attribute, or it fails.
-        TypeError: it is not a function, or does not return a module.
+        ValueError: there is no such module or attribute, or the function fails.
+        TypeError: `target` names no function, or one that does not return a model.
     """
     name, colon, attribute = target.partition(":")
     if not (name and colon and attribute):

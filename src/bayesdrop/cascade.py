@@ -1,4 +1,4 @@
-"""A weak fast model first, a strong slow one for the rows that the weak one is least sure of."""
+"""Cascades: a weak fast model, and a strong slow one for the rows that the weak one is least sure of."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bayesdrop.trace import evaluating
 
 __all__ = ["Cascade", "Cascaded", "cascade", "passed_on"]
 
-#: a network, or what makes a prediction of inputs
+#: a network, or a function from inputs to a prediction
 Predictor = nn.Module | Callable[[Any], Prediction]
 
 
@@ -54,12 +54,12 @@ def passed_on(score: Tensor, share: float) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Cascaded:
-    """What a cascade found: the weak model's prediction, and the strong one's where it was asked.
+    """The result of a cascade: the weak model's prediction, and the strong one's for some rows.
 
     Attributes:
         weak: of all rows.
         strong: of the rows that were passed on, in their order; None if there were none.
-        passed: (N,) which rows those are.
+        passed: (N,) whether each row was passed on.
         score: (N,) how unsure the weak model was.
     """
 
@@ -74,17 +74,17 @@ class Cascaded:
 
     @property
     def share(self) -> float:
-        """Of rows that were passed on."""
+        """Share of rows that were passed on."""
         return float(self.passed.double().mean())
 
     @property
     def mean(self) -> Tensor:
-        """The strong model's mean where it was asked, the weak one's elsewhere."""
+        """The strong model's mean for rows that were passed on, the weak one's for the others."""
         return self._merged("mean")
 
     @property
     def variance(self) -> Tensor:
-        """The variance that goes with the mean."""
+        """The variance of the same models."""
         return self._merged("variance")
 
     @property
@@ -99,7 +99,7 @@ class Cascaded:
 
     @property
     def entropy(self) -> Tensor:
-        """Of the class probabilities, in nats: what doubt is left."""
+        """Entropy of the class probabilities, in nats."""
         return self._merged("entropy")
 
     def _merged(self, name: str) -> Tensor:
@@ -125,7 +125,7 @@ class Cascade:
     batch_size: int | None
 
     def __call__(self, x: Inputs) -> Cascaded:
-        """Predict with the weak model, and pass on what it is unsure of.
+        """Predict with the weak model, and pass on the rows that it is unsure of.
 
         Args:
             x: rows, as for `predict`: a tensor, or a tuple or mapping of tensors.
@@ -147,19 +147,20 @@ class Cascade:
         return Cascaded(weak, strong, passed, score)
 
     def with_threshold(self, x: Inputs, y: Tensor | None = None, *, cost: float | None = None) -> Cascade:
-        """The same cascade with a threshold that is chosen on validation rows, for rows that come one by one.
+        """The same cascade with a threshold chosen on validation rows, for rows that come one by one.
 
-        Without a cost: the threshold above which `share` of these rows lie (fewer, where scores are equal).
-        With one: that which is cheapest on these rows,
+        Without a cost: the threshold above which `share` of these rows lie (fewer if scores are equal). With
+        a
+        cost: the threshold that is cheapest on these rows,
 
-            (1/N) ( sum of the losses of whoever decides + cost (rows that are passed on) )
+            (1/N) ( sum of the losses of the merged predictions + cost (number of rows passed on) )
 
-        where a loss is 1 for a wrong label, or a row's squared error.
+        where the loss is 1 for a wrong label, or a row's squared error.
 
         Args:
             x: validation rows.
             y: their targets; needed with a cost.
-            cost: of asking the strong model once, in units of the loss.
+            cost: of one row of the strong model, in units of the loss.
         """
         owner = "Cascade.with_threshold"
         weak, score = self._weak(x)
@@ -176,7 +177,7 @@ class Cascade:
         change = (_losses(owner, strong, y) - _losses(owner, weak, y) + cost)[order]
         total = torch.cat([change.new_zeros(1), change.cumsum(0)])
         ranked = score[order]
-        # A threshold cannot part rows of equal score.
+        # A threshold cannot separate rows of equal score.
         cuts = torch.ones(len(total), dtype=torch.bool)
         cuts[1:-1] = ranked[1:] < ranked[:-1]
         total[~cuts] = math.inf
@@ -208,7 +209,7 @@ class Cascade:
         except NoRandomness:
             if argument == "weak" and self.score not in (None, "entropy", "max_prob"):
                 raise
-        # One function: a prediction of a single draw.
+        # A model without randomness: a prediction of a single draw.
         rows, size = num_rows(x, "cascade"), self.batch_size
         places = torch.split(torch.arange(rows), size or rows)
         with torch.no_grad(), evaluating(model):
@@ -229,22 +230,23 @@ def cascade(
     seed: int = 0,
     batch_size: int | None = None,
 ) -> Cascade:
-    """A model that decides what it is sure of, and a slower one for the rest.
+    """A fast model for the rows that it is sure of, and a slower one for the others.
 
-    What is passed on is the `share` of the rows of a call that the weak model is least sure of, or all rows
-    above a `threshold`, which `Cascade.with_threshold` chooses on validation rows by the share or by a cost.
+    The `share` of the rows of a call that the weak model is least sure of is passed on, or all rows whose
+    score is above a `threshold`; `Cascade.with_threshold` chooses one on validation rows, by the share or by
+    a cost.
 
     Args:
         weak: the fast model: a network, or a function from inputs to a `Prediction`.
-        strong: the slow one, the same; without anything random it is one function.
+        strong: the slow model, of the same form; it need not be random.
         share: of rows that are passed on, from 0 to 1.
-        threshold: the score above which a row is; one of the two is given.
+        threshold: the score above which a row is passed on. Either `share` or `threshold` must be given.
         score: how unsure the weak model is, see `metrics.uncertainty`: "entropy", "expected_entropy",
             "mutual_information", "variation_ratio" or "max_prob" for classes, "std", "epistemic" or
             "aleatoric" for numbers.
         likelihood: what the networks' outputs mean, as for `predict`.
         num_draws: of the weak model.
-        strong_draws: of the strong one; as many if None.
+        strong_draws: of the strong model; as many if None.
         seed: of the draws.
         batch_size: rows at a time.
 
@@ -291,7 +293,7 @@ def cascade(
 
 
 def _threshold(score: Tensor, number: int) -> float:
-    """What at most `number` rows are above: the score of the first row that is not passed on."""
+    """A threshold that at most `number` rows exceed: the score of the first row that is not passed on."""
     return -math.inf if number >= len(score) else float(score.sort(descending=True).values[number])
 
 

@@ -1,4 +1,4 @@
-"""The sentence that all argument errors use, and the errors with a name of their own."""
+"""Checks of arguments, the sentence that their errors share, and the library's own error classes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ __all__ = [
 LARGEST_WIDTH = 10**8
 #: the largest int that torch and NumPy hold
 _LARGEST_INT = 2**63 - 1
-#: the largest seed: any function of ours may add a few bits of its own and stay within 64
+#: the largest seed: functions may add a few bits to a seed and stay within 64
 _LARGEST_SEED = _LARGEST_INT
 
 
 class NoRandomness(ValueError):
-    """A model was asked for its uncertainty and nothing in it is random."""
+    """A model whose uncertainty is wanted, and nothing in it is random."""
 
 
 class Diverged(RuntimeError):
@@ -65,7 +65,7 @@ class MissingExtra(ImportError):
 
     @classmethod
     def of(cls, owner: str, module: str, extra: str) -> MissingExtra:
-        """Who needs which module, and the extra that brings it."""
+        """The error that says who needs which module, and which extra installs it."""
         package = module.partition(".")[0]
         return cls(
             f"{owner} needs {package}, which is not installed and comes with the extra {extra!r}. "
@@ -74,7 +74,7 @@ class MissingExtra(ImportError):
 
 
 def must(owner: str, argument: str, requirement: str, got: Any, hint: str = "") -> str:
-    """Owner, argument, what it must be, what it was, and what to do.
+    """The sentence of an argument error: owner, argument, what it must be, what it was, and what to do.
 
     >>> must("ConcreteDropout", "p_init", "in (0, 1)", 1.0)
     'ConcreteDropout: `p_init` must be in (0, 1); got 1.0.'
@@ -117,9 +117,10 @@ def whole_number(
     want: str = "",
     hint: str = "",
 ) -> int:
-    """The value as an int; raise unless it is one, and within its bounds. True is none; NumPy's integers are.
+    """The value as an int; raise unless it is a whole number within its bounds.
 
-    What it must be is told from the bounds, unless `want` says it.
+    NumPy's integers count; True and False do not. The error describes the bounds, unless `want` says what
+    the value must be.
 
     >>> whole_number("predict", "num_draws", 100, at_least=1)
     100
@@ -167,15 +168,15 @@ def real_number(
     NumPy's numbers and tensors of one value count; True does not.
 
     Args:
-        owner: who asks.
-        argument: what is asked for.
+        owner: the function or class that the error names.
+        argument: the argument's name.
         value: what was given.
         requirement: what it must be, in words.
-        above: it must be larger.
-        below: it must be smaller.
-        at_least: it must not be smaller.
-        at_most: it must not be larger.
-        hint: what to do.
+        above: the value must be larger than this.
+        below: the value must be smaller than this.
+        at_least: the value must not be smaller than this.
+        at_most: the value must not be larger than this.
+        hint: what to do about it, added to the error.
 
     >>> real_number("ConcreteDropout", "temperature", 0.1, "a positive number", above=0)
     0.1
@@ -192,7 +193,7 @@ def real_number(
 
 
 def real_numbers(owner: str, argument: str, value: Any, requirement: str) -> Tensor:
-    """The value, one number or some of them, as a tensor of doubles; raise unless it holds real numbers."""
+    """The value, one number or several, as a tensor of doubles; raise unless it holds real numbers."""
     if isinstance(value, Tensor) and not value.is_complex() and value.dtype != torch.bool:
         return value.detach().to(torch.float64)
     if isinstance(value, Real | Sequence | np.ndarray) and not isinstance(value, bool | str | bytes):
@@ -206,7 +207,7 @@ def real_numbers(owner: str, argument: str, value: Any, requirement: str) -> Ten
 
 
 def layer_widths(owner: str, hidden: Any, argument: str = "hidden") -> tuple[int, ...]:
-    """Widths of hidden layers; one int is one layer.
+    """The widths of hidden layers as a tuple; one int is one layer.
 
     >>> layer_widths("mlp", 64)
     (64,)
@@ -221,13 +222,13 @@ def layer_widths(owner: str, hidden: Any, argument: str = "hidden") -> tuple[int
 
 
 def is_one_of(value: Any, options: Iterable[Any]) -> bool:
-    """Whether it is one of some words, or None where that is one of them; of an array this asks no truth."""
+    """Whether `value` is one of the options, words or None; an array is not compared with them."""
     return any(value is option or (isinstance(value, str) and value == option) for option in options)
 
 
 @contextmanager
 def told_by(owner: str, *arguments: str) -> Iterator[None]:
-    """Errors of other libraries about some arguments, in whose name they are told."""
+    """Errors that another library raises inside are raised again, and name our owner and arguments."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -239,20 +240,20 @@ def told_by(owner: str, *arguments: str) -> Iterator[None]:
 
 
 def must_be_flag(owner: str, **flags: Any) -> None:
-    """Raise unless every one is True or False: a string, which is always true, is not."""
+    """Raise unless every flag is True or False; a string such as "no" would count as true."""
     for argument, value in flags.items():
         if not isinstance(value, bool | np.bool_):
             raise TypeError(must(owner, argument, "True or False", value))
 
 
 def must_be_module(owner: str, argument: str, value: Any, hint: str = "") -> None:
-    """Raise unless it is an `nn.Module`."""
+    """Raise unless the value is an `nn.Module`."""
     if not isinstance(value, torch.nn.Module):
         raise TypeError(must(owner, argument, "an nn.Module", value, hint))
 
 
 def must_be_tensor(owner: str, argument: str, value: Any, *, floating: bool = False) -> None:
-    """Raise unless it is a tensor of real numbers; of floating ones if asked."""
+    """Raise unless the value is a tensor of real numbers; with `floating`, of floating-point ones."""
     if not isinstance(value, Tensor):
         hint = "torch.as_tensor(...) makes one."
         raise TypeError(must(owner, argument, "a tensor", type(value), hint))
@@ -262,7 +263,7 @@ def must_be_tensor(owner: str, argument: str, value: Any, *, floating: bool = Fa
 
 
 def require(module: str, *, extra: str, owner: str) -> ModuleType:
-    """Import an optional dependency, or say which extra brings it."""
+    """Import an optional dependency; if it is missing, raise an error that names its extra."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

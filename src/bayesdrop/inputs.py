@@ -15,7 +15,7 @@ from bayesdrop.errors import is_one_of, must
 from bayesdrop.randomness import OwnNumbers
 
 __all__ = [
-    "Batches",
+    "InputBatches",
     "Inputs",
     "Items",
     "NotFinite",
@@ -45,7 +45,7 @@ def is_batch(x: Any) -> bool:
 
 
 def arguments(x: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a model is called with, by the type of `x`: positional and keyword arguments."""
+    """The positional and keyword arguments that a model is called with, by the type of `x`."""
     if isinstance(x, Mapping):
         return (), dict(x)
     return (tuple(x) if isinstance(x, tuple | list) else (x,)), {}
@@ -80,7 +80,7 @@ def take_rows(x: Inputs, rows: slice | Tensor) -> Inputs:
 
 
 def each_part(function: Callable[[Any], Any], x: Inputs) -> Inputs:
-    """A function of the tensor, or of every part of the tuple or mapping that a model is called with."""
+    """`function` applied to the tensor, or to every part of a tuple or mapping."""
     if isinstance(x, Mapping):
         return {name: function(part) for name, part in x.items()}
     if isinstance(x, tuple | list):
@@ -113,8 +113,8 @@ def batch_rows(arguments: Any) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-# Nested lists, tuples, mappings and slices. Torch's own trees know no slices, and mappings of other classes
-# only where these are registered.
+# Nested lists, tuples, mappings and slices. torch.utils._pytree does not look into slices, and into mappings
+# of other classes only where these are registered.
 
 
 def tensors_in(value: Any) -> list[Tensor]:
@@ -143,7 +143,7 @@ def _collect(value: Any, found: list[Tensor]) -> None:
 
 
 def mapped(value: Any, kind: Any, change: Callable[[Any], Any]) -> Any:
-    """The same lists, tuples and dictionaries with everything of a kind changed."""
+    """The same lists, tuples and dictionaries with every part of class `kind` replaced by `change(part)`."""
     if isinstance(value, kind):
         return change(value)
     if isinstance(value, tuple):
@@ -158,7 +158,7 @@ def mapped(value: Any, kind: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def structure_of(value: Any) -> Any:
-    """What kind of inputs these are, whatever the number of rows: types, names, dtypes, shapes of a row."""
+    """What two inputs of one kind have in common, whatever their rows: types, names, dtypes, row shapes."""
     if isinstance(value, Tensor):
         return (value.dtype, tuple(value.shape[1:]))
     if isinstance(value, tuple | list):
@@ -168,7 +168,7 @@ def structure_of(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str) or value is None else type(value)
 
 
-#: what a loader gives: (x, y) pairs, or all that the model is called with
+#: what the batches of a loader are: (x, y) pairs, or inputs of the model alone
 Items = Literal["pairs", "inputs"]
 
 
@@ -177,27 +177,28 @@ class NotFinite(UserWarning):
 
 
 class InputBatch(NamedTuple):
-    """Some rows."""
+    """Some rows, on the model's device, and their targets if there are any."""
 
     inputs: Inputs
     rows: int
     targets: Tensor | None
 
 
-class Batches:
-    """The batches of a call, each on the model's device.
+class InputBatches:
+    """The batches that a model is called with, each on the model's device.
 
     Args:
-        model: what they are for.
+        model: the model that is called.
         x: a batch, or an iterable of batches.
-        batch_size: rows of a piece, where `x` is a batch.
-        targets: of all rows.
-        items: what an iterable gives; None lets tuples speak for themselves and refuses what may be either.
+        batch_size: rows to take at a time, where `x` is one batch.
+        targets: y of all rows.
+        items: what the batches of an iterable are. None: found from their types; an error where a batch may
+            be either.
         scored: whether the targets of pairs are wanted.
         owner: the function that errors name.
 
     Attributes:
-        count: how many batches; None where only the end tells.
+        count: how many batches there are; None for an iterable without a length.
         device: the model's.
     """
 
@@ -218,7 +219,7 @@ class Batches:
         self._model, self._items, self._scored = model, items, scored
         self.device, self._dtype = _device_of(model), _dtype_of(model)
         self._targets = targets
-        self._told = False
+        self._warned = False
         self._x = x if not is_batch(x) else as_tensors(x, self._dtype, owner)
         self.count: int | None
         if is_batch(x):
@@ -307,14 +308,14 @@ class Batches:
         return sum(kind in by_place for kind in kinds) == 1 and inspect.Parameter.VAR_POSITIONAL not in kinds
 
     def _look_at(self, inputs: Inputs, first: int) -> None:
-        """Say once that an input is not finite: a model may want it so (a mask of -inf), but rarely does."""
-        if self._told:
+        """Warn once of inputs that are not finite: few models want them (as a mask of -inf)."""
+        if self._warned:
             return
         for name, tensor in _named(inputs):
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                self._told = True
+                self._warned = True
                 bad = ~torch.isfinite(tensor)
-                row = first + int(bad.flatten(1).any(1).nonzero()[0]) if tensor.dim() > 1 else first
+                row = first + int(bad.reshape(bad.shape[0], -1).any(1).nonzero()[0]) if bad.dim() else first
                 warnings.warn(
                     f"{self._owner}: {int(bad.sum())} of {tensor.numel()} values of {name} are NaN or "
                     f"infinite, the first in row {row}. What the model makes of them is not checked.",
@@ -324,7 +325,7 @@ class Batches:
 
 
 def as_tensors(x: Any, dtype: torch.dtype | None, owner: str = "predict") -> Any:
-    """The same inputs with arrays turned into tensors, those of floating numbers in the model's precision."""
+    """The same inputs with arrays turned into tensors; floating-point ones get the model's precision."""
     if isinstance(x, Mapping):
         return {name: as_tensors(part, dtype, owner) for name, part in x.items()}
     if isinstance(x, tuple | list):
@@ -344,7 +345,7 @@ def _is_input(part: Any) -> bool:
 
 
 def _fetched(loader: Iterable[Any]) -> Iterator[Any]:
-    """What a loader gives. Its random numbers are its own: those that the global generators would give."""
+    """The batches of a loader; if it draws random numbers, the global generators stay as they were."""
     numbers = OwnNumbers()
     with numbers.drawing():
         batches = iter(loader)
@@ -366,7 +367,7 @@ def _named(inputs: Inputs) -> list[tuple[str, Tensor]]:
 
 def _device_of(model: nn.Module) -> torch.device:
     """Where the first parameter is, or else the first buffer."""
-    # The dictionaries themselves: `parameters()` takes ten times as long to find its first.
+    # Read from the dictionaries: `parameters()` takes ten times as long to find the first.
     for module in model.modules():
         for parameter in vars(module).get("_parameters", {}).values():
             if parameter is not None:

@@ -1,7 +1,7 @@
-"""What the functions of torch do, one row each. Everything that looks at a model's calls reads this table.
+"""A table of what torch's functions do, one row each, read by all code that looks at a model's calls.
 
-A function that is not here is taken for one of which nothing is known: it may be run, and run again, but
-nothing is made of it. `tests/test_operations.py` runs every function and compares it with its row.
+Nothing is assumed of a function that has no row: it is run, and run again, as it was called.
+`tests/test_operations.py` runs every function and compares it with its row.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ class Operation:
     """A function of torch, by its name; `add`, `add_`, `__add__` and `__iadd__` are one.
 
     Attributes:
-        name: as `func.__name__` has it.
+        name: `func.__name__`.
         elementwise: whether each element of the result depends on that element of its one tensor alone, the
             other arguments being numbers.
         smooth: of an element-wise function, whether it has no jumps, and kinks of its slope at most.
-        inplace: the place of its argument `inplace`.
+        inplace: which of its positional arguments is `inplace`; None if it has none.
         twin: whether `x.name_(...)` writes what `name(x, ...)` gives.
         moves: of a function whose result has the elements of its arguments, at other places: "view" where it
             may share their memory, "copy" where it does not, "repeat" where elements may come twice.
-        like: whether it uses nothing of its tensor but shape and kind.
+        like: whether it uses only the shape, dtype and device of its tensor.
         product: of a function that sums products: "layer" of (input, weight, bias), "matrix" of two factors.
         arithmetic: whether it is a sum, product or quotient of two tensors, element by element.
-        random: of a function that draws numbers: "generator" if it can be told from which generator,
-            "dropout" if it cannot but computes as we can, "inside" if it does so where nobody sees it.
-        body: whether it is written in Python, and what draws numbers in it can be seen.
-        writes: of a function that writes to its arguments if told: place and name of what tells it.
-        reads: "value" if it makes a Python value of elements, "shape" if of anything else.
-        escapes: whether it hands the memory of a tensor to somebody else.
+        random: of a function that draws numbers: "generator" if it takes a generator, "dropout" if it takes
+            none but its result can be computed from given noise, "inside" if it draws them out of reach.
+        body: whether it is written in Python, so that the random functions it calls can be seen.
+        writes: of a function that an argument makes write to its inputs: place and name of that argument.
+        reads: "value" if it turns elements into a Python value, "shape" if it turns anything else into one.
+        escapes: whether it hands the memory of a tensor to code outside torch.
     """
 
     name: str
@@ -78,7 +78,7 @@ def _rows(text: str, **facts: Any) -> list[Operation]:
 
 
 _ROWS = [
-    # functions of every element
+    # element by element
     _activation("relu", 1, twin=True),
     _activation("relu6", 1),
     _activation("selu", 1),
@@ -91,7 +91,7 @@ _ROWS = [
     _activation("leaky_relu", 2),
     _activation("hardtanh", 3),
     _activation("threshold", smooth=False),
-    _activation("_threshold", 3, smooth=False),  # F.threshold calls itself so
+    _activation("_threshold", 3, smooth=False),  # the name that F.threshold has
     _activation("tanh", twin=True),
     _activation("sigmoid", twin=True),
     _activation("gelu"),
@@ -135,7 +135,7 @@ _ROWS = [
     *_rows("index_select gather take_along_dim unfold", moves="repeat"),
     # shape and kind alone
     *_rows("ones_like zeros_like full_like new_zeros new_ones new_full", like=True),
-    # numbers at random
+    # random numbers
     *_rows("rand randn randint randperm rand_like randn_like randint_like bernoulli bernoulli_ normal "
            "normal_ uniform_ random_ exponential_ cauchy_ geometric_ log_normal_ multinomial poisson "
            "binomial _standard_gamma _sample_dirichlet", random="generator"),
@@ -149,7 +149,7 @@ _ROWS = [
            random="inside", body=True),
     *_rows("fractional_max_pool2d fractional_max_pool3d scaled_dot_product_attention native_dropout lstm gru "
            "rnn_tanh rnn_relu", random="inside"),
-    # writing if told to: running statistics, and rows that are longer than max_norm
+    # writing where an argument says so: running statistics, and rows that are longer than max_norm
     Operation("batch_norm", writes=(5, "training")),
     Operation("instance_norm", writes=(5, "use_input_stats")),
     Operation("embedding", writes=(3, "max_norm")),
@@ -164,7 +164,7 @@ _ROWS = [
            "element_size get_device storage_offset __len__ __hash__ _is_view is_same_size __repr__ "
            "is_inference is_conj is_neg", reads="shape"),
 ]  # fmt: skip
-#: every function of which something is known
+#: every function that is known, by name
 TABLE: Mapping[str, Operation] = {row.name: row for row in _ROWS}
 _UNKNOWN = Operation("")
 #: position axes of the convolutions that are not transposed
@@ -172,7 +172,7 @@ CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
 
 
 def names(**facts: Any) -> frozenset[str]:
-    """The functions whose rows say all of this: `names(moves="view")`; True stands for any value."""
+    """Names of the functions whose rows have these values, as `names(moves="view")`; True: any value."""
     return frozenset(
         row.name
         for row in TABLE.values()
@@ -184,7 +184,7 @@ def names(**facts: Any) -> frozenset[str]:
 
 
 def name_of(func: Any) -> str:
-    """Name of a function of torch."""
+    """The name of a torch function or operator, without its overload."""
     name: str = getattr(func, "__name__", "")
     # torch.ops.aten.dropout.default is called "dropout.default"
     return name.partition(".")[0] if isinstance(func, OPERATORS) else name
@@ -197,9 +197,9 @@ _AUGMENTED = frozenset(
 
 
 def canonical(func: Any) -> str:
-    """What a function does, however it is spelt: add, add_, __add__ and __iadd__ are "add"."""
+    """One name for all spellings of a function: add, add_, __add__ and __iadd__ are "add"."""
     name: str = getattr(func, "__name__", str(func))
-    if name == "__get__":  # of x.T and the like
+    if name == "__get__":  # an attribute, as x.T
         return str(getattr(getattr(func, "__self__", None), "__name__", name))
     if name in _AUGMENTED:
         return name[3:-2]

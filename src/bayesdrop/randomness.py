@@ -1,10 +1,10 @@
-"""Random numbers that are nobody else's, in place of the global generators.
+"""Running code that draws random numbers, and leaving the global generators as they were.
 
-Code of somebody else (a model's forward, a loader) draws from torch's global generator. To run it and leave
-that generator as it was, one could keep its state and put it back; but a thread that draws numbers
-meanwhile would then get them a second time. A `Stream` never touches the global generator: what is called
-inside it is handed a generator of its own, which starts where the global one stands, so that the numbers
-are the same.
+A model's forward or a data loader draws from torch's global generator. To run it and leave that generator as
+it was, one could keep its state and put it back; but a thread that draws numbers meanwhile would then get the
+same numbers a second time. A `Stream` does not touch the global generator: random functions that are called
+inside it get another generator, which starts in the state of the global one, so that the numbers are the
+same.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ __all__ = [
 
 _Item = TypeVar("_Item")
 
-#: functions that draw numbers and can be told from which generator
+#: functions that draw numbers and take a generator
 GENERATOR_TAKERS = names(random="generator")
 _DROPOUTS = names(random="dropout")
-# Written in Python by torch: their own code is run, and what it calls is seen.
+# Written in Python by torch: their own code is run, so that the random functions it calls are seen.
 _BODIES = names(body=True)
-# Written in Python too, but only to choose another function, which is then out of sight.
+# Written in Python too, but they only choose another function, whose call is not seen.
 _CHOOSING = frozenset({"fractional_max_pool2d", "fractional_max_pool3d"})
-# First weights, in torch.nn.init: they can be told from which generator too.
+# In torch.nn.init; these take a generator too.
 _FIRST_WEIGHTS = frozenset({"uniform_", "normal_", "kaiming_uniform_", "kaiming_normal_"})
-# What draws numbers where they cannot be handed in.
+# They draw numbers inside torch and take no generator.
 _UNSEEN = names(random="inside") - _BODIES - _CHOOSING
 _DRAWING = names(random=True) | _FIRST_WEIGHTS
 _SELU_LIMIT = 1.7580993408473766
@@ -80,9 +80,10 @@ class _Current(threading.local):
 
 
 _current = _Current()
-# Whoever borrows the global generator, or looks at it, does so alone: what one run has put into it is nobody
-# else's. (And torch waits for a generator's own lock without letting other threads of Python run, and may be
-# interrupted while it holds it: two threads that ask for a state at once could wait for ever.)
+# One thread at a time uses the global generator or reads its state, so that no thread sees the state that
+# another one has put there for a while. (And torch waits for a generator's lock without releasing the GIL,
+# and may be interrupted while it holds the lock: two threads that ask for a state at once could wait for
+# ever.)
 _global = threading.RLock()
 
 
@@ -102,14 +103,14 @@ def _set_global_state(state: Tensor) -> None:
 
 
 class Stream(TorchFunctionMode):
-    """Random functions of torch that are called inside, in this thread, draw from a generator of its own.
+    """A context: random functions of torch that this thread calls inside draw from the stream's generator.
 
-    Unless a state is given it begins where the global generator (or an outer stream) stands, and gives the
-    numbers that this would give. Code that seeds the global generator wants what follows from that seed, and
-    gets it. On other devices than the CPU the device's own generator is used as ever.
+    Unless a state is given, that generator starts in the state of the global one (or of the stream around),
+    and gives the same numbers. Code that seeds the global generator gets the numbers of that seed, from the
+    global generator. On devices other than the CPU the device's own generator is used.
 
     Args:
-        state: of a generator, to begin with.
+        state: of a generator; where the numbers begin.
     """
 
     def __init__(self, state: Tensor | None = None) -> None:
@@ -168,7 +169,7 @@ class Stream(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _dropped(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Dropout as torch computes it on the CPU, to the last bit."""
+        """Dropout with the stream's generator; the same numbers, bit for bit, as torch's on the CPU."""
         values = dict(zip(("input", "p", "train"), args, strict=False)) | kwargs
         if values.keys() != {"input", "p", "train"} or values["train"] is not True:
             return func(*args, **kwargs)
@@ -194,7 +195,7 @@ class Stream(TorchFunctionMode):
         return x * noise if offset is None else x * noise + offset
 
     def _borrowed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The global generator itself, for as long as one call takes: torch has no other way there."""
+        """Call with the global generator in the stream's state: the function draws from no other."""
         with _global:
             before = _global_state()
             _set_global_state(self.generator.get_state())
@@ -206,7 +207,7 @@ class Stream(TorchFunctionMode):
 
 
 def _draws_unseen(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call of what draws numbers inside torch does draw some."""
+    """Whether a call of a function in `_UNSEEN` draws any numbers, by its arguments."""
     if name == "scaled_dot_product_attention":
         return bool(args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0))
     if name == "native_dropout":
@@ -228,16 +229,15 @@ def _on_cpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 class Turns:
-    """The global generator, lent to one run for a stretch at a time, so that runs in several threads do not
-    mix.
+    """Turns at the global generator: training runs in several threads each draw their own numbers from it.
 
-    Training draws from the global generator itself: gradient checkpointing, and objectives that draw the same
-    noise twice, keep its state and set it. Each run
-    has a state of its own, and the others wait for the end of a stretch.
+    Training needs the global generator itself: gradient checkpointing, and objectives that draw the same
+    noise twice, keep its state and set it. Each run has its own state, which the global generator has while
+    it is the run's turn; the other runs wait.
 
     Args:
         seed: where the run's numbers begin.
-        generator: where they begin instead; it stands where they ended after every stretch.
+        generator: where they begin instead; after every turn it is in the state where the turn ended.
     """
 
     def __init__(self, seed: int, generator: torch.Generator | None = None) -> None:
@@ -245,7 +245,7 @@ class Turns:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """The global generator, where the last stretch of this run ended; given back as it was."""
+        """One turn: the global generator goes on where this run's last turn ended, and is then put back."""
         with _global:
             before = _global_state()
             _set_global_state(self._generator.get_state())
@@ -260,7 +260,7 @@ class Turns:
         return Stream(self._generator.get_state())
 
     def each(self, items: Iterator[_Item]) -> Iterator[_Item]:
-        """The same items, each fetched in a stretch of its own."""
+        """The same items, each fetched in one turn."""
         while True:
             with self.lent():
                 try:
@@ -271,9 +271,9 @@ class Turns:
 
 
 class OwnNumbers:
-    """Random numbers of somebody else's code, a stretch at a time: they go on where the last stretch ended.
+    """Runs code that draws random numbers, a stretch at a time; each stretch goes on where the last ended.
 
-    The global generators of torch, numpy and Python are after every stretch as before.
+    After every stretch the global generators of torch, numpy and Python are as they were before it.
     """
 
     def __init__(self) -> None:
@@ -283,7 +283,7 @@ class OwnNumbers:
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """A stretch."""
+        """A context: one stretch of the code."""
         with global_states_kept():
             alone = is_alone()
             if alone and self._python is not None:
@@ -299,9 +299,9 @@ class OwnNumbers:
 
 @contextmanager
 def random_state_kept() -> Iterator[None]:
-    """The global generators of torch, numpy and Python are afterwards as before, also after an exception.
+    """A context: the global generators of torch, numpy and Python are put back, also after an exception.
 
-    Random functions of torch have a stream of their own inside: see `global_states_kept` for the rest.
+    Random functions of torch draw from a `Stream` inside; see `global_states_kept` for the rest.
     """
     with OwnNumbers().drawing():
         yield
@@ -309,9 +309,10 @@ def random_state_kept() -> Iterator[None]:
 
 @contextmanager
 def global_states_kept() -> Iterator[None]:
-    """What moves a global generator inside (numpy, `random`, a script, a model that seeds) is put back.
+    """A context: global generators that code inside has moved or seeded are put back.
 
-    Unless another thread is running, which may have moved it too: its numbers must not come a second time.
+    They are left alone while another thread is running, which may have drawn numbers too: these must not
+    come a second time.
     """
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     before = global_states()
@@ -341,8 +342,8 @@ def have_moved(before: States, *, torch_too: bool = True) -> bool:
     """Whether any of the global generators is in another state now.
 
     Args:
-        before: their states.
-        torch_too: look at torch's as well.
+        before: their earlier states.
+        torch_too: compare torch's generator as well.
     """
     now = global_states()
     if torch_too and (before[1] != now[1] or not torch.equal(before[0], now[0])):
@@ -374,7 +375,7 @@ _QUIET = frozenset(
 
 
 def is_alone() -> bool:
-    """Whether no other thread of Python is there that may draw random numbers."""
+    """Whether no other Python thread is running that may draw random numbers."""
     return all(
         thread is threading.current_thread() or _package_of(thread) in _QUIET
         for thread in threading.enumerate()
@@ -388,7 +389,7 @@ def _package_of(thread: threading.Thread) -> str:
 
 
 class SeedWatch:
-    """Tells whether the global generator was seeded since: who seeds wants the same numbers every time."""
+    """Finds whether the global generator was seeded since: code that seeds wants the same numbers again."""
 
     def __init__(self) -> None:
         self._seed = _global_seed()
@@ -396,12 +397,12 @@ class SeedWatch:
         self._seeded = False
 
     def seeded(self) -> bool:
-        """Whether it was."""
+        """Whether the global generator was seeded since this object was made."""
         if _global_seed() != self._seed:
             return True
         if self._seeded:
             return True
-        # The same seed once more: the generator stands at its beginning, where it did not stand before.
+        # The same seed once more: the generator is in its first state, and was not before.
         state = _global_state()
         if not torch.equal(state, self._state):
             self._seeded = torch.equal(state, torch.Generator().manual_seed(self._seed).get_state())
@@ -409,12 +410,12 @@ class SeedWatch:
 
 
 class ProcessSwitch:
-    """A context: the first thread that enters turns the switch, the last that leaves turns it back.
+    """A context: the first thread that enters turns a switch on, the last that leaves turns it back.
 
-    Each for itself would leave it turned, where the first to enter is the first to leave.
+    If every thread put back what it found, a thread that entered second and left last would leave it on.
 
     Args:
-        turn: turns the switch and gives what turns it back.
+        turn: turns the switch on, and returns the function that turns it back.
     """
 
     def __init__(self, turn: Callable[[], Callable[[], Any]]) -> None:

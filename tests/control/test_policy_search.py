@@ -189,6 +189,20 @@ def test_a_search_that_goes_astray_gives_back_what_was_better(point: DynamicsMod
     assert wild.expected_return(point, policy, seed=8) > before - 0.1
 
 
+def test_an_episode_that_overflows_is_not_better_than_a_negative_return(point: DynamicsModel) -> None:
+    """A cost: the policy whose episodes are NaN must come last, though NaN is counted as a number."""
+
+    def cost(state: Tensor) -> Tensor:
+        return -1 - near_two(-state)
+
+    good, broken = new_policy(), new_policy()
+    with torch.no_grad():
+        broken.body[2].bias.fill_(torch.nan)
+    expected = search_of(reward=cost).expected_return(point, [good, broken])
+    assert torch.isfinite(expected).all()
+    assert expected[1] <= expected[0] < -6  # six steps of a cost above 1
+
+
 def test_policies_side_by_side_learn_as_they_do_alone(point: DynamicsModel) -> None:
     torch.manual_seed(0)
     search = search_of(steps=12, redraw_every=5)

@@ -120,7 +120,7 @@ def test_what_is_nowhere_is_downloaded_checked_and_kept(served: Path, cache: Pat
 
 def test_a_download_of_something_else_is_refused(served: Path, cache: Path) -> None:
     (served / "numbers.txt").write_bytes(b"0 1 3\n")
-    with pytest.raises(DataNotFound, match="could not be had"):
+    with pytest.raises(DataNotFound, match="could not be downloaded"):
         load()
     assert not (cache / "data" / "originals" / "toy" / "numbers.txt").exists()
 
@@ -131,7 +131,7 @@ def test_a_download_that_fails_says_what_to_do(served: Path, cache: Path) -> Non
     for piece in (
         "The data set toy is not available here.",
         "toys/toy.npz in $BAYESDROP_DATA, which is not set,",
-        "numbers.txt could not be had (HTTPError",
+        "numbers.txt could not be downloaded (HTTPError",
         f"put numbers.txt into {cache / 'data' / 'originals' / 'toy'}.",
         "Its home: http://127.0.0.1",
     ):

@@ -275,7 +275,7 @@ def test_a_damaged_or_senseless_file_is_refused_by_name(fitted: DropoutRegressor
         {"components": []},
         {"components": [row | {"widths": [2.5, 3]}]},
         {"components": [row | {"settings": row["settings"] | {"p": "x"}}]},
-        {"components": [row | {"bins": -1}]},
+        {"components": [row | {"encoder": -1}]},
         {"columns": 99},
         {"num_draws": 0},
         {"dof": "many"},
@@ -317,7 +317,7 @@ def test_a_component_is_a_plain_module(fitted: DropoutRegressor) -> None:
 
     component = fitted.mixture_.components[0]
     x, _ = waves(20, seed=3)
-    inputs = fitted.mixture_.encoders[component.bins](x)
+    inputs = fitted.mixture_.encoders[component.encoder](x)
     likelihood = likelihood_of(component.network)
     with pytest.warns(bd.PartlyRandom, match="p = 0"):  # nothing drops the inputs
         prediction = bd.predict(export(component.network), inputs, num_draws=5, likelihood=likelihood)

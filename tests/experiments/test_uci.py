@@ -326,7 +326,7 @@ def test_the_averaged_weights_are_those_of_the_exported_network(csv: str) -> Non
         mixture = METHODS[method][0](csv, rows, key)[labels_of(method)[0]][0]
         assert mixture.target is not None
         net = export(mixture.components[0].network).double()
-        expected = net(mixture.encoders[0](test).double()).detach()
+        expected = net(mixture.encoders["0 bins"](test).double()).detach()
         expected = mixture.target.outputs(expected, heteroscedastic=False)
         torch.testing.assert_close(mixture.mean_weights(test), expected, rtol=1e-5, atol=1e-5)
 

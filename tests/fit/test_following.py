@@ -227,7 +227,7 @@ def test_bad_options_are_errors(options: dict[str, Any], words: str) -> None:
 
 def test_a_schedule_by_name_needs_a_number_of_steps() -> None:
     loader = DataLoader(Endless(), batch_size=10)
-    with pytest.raises(ValueError, match="does not tell how many steps there are"):
+    with pytest.raises(ValueError, match="number of steps is not known"):
         fit(network(), loader, lambda m, x, y: m(x).mean(), epochs=1, scheduler="cosine")
 
 

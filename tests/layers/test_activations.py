@@ -242,7 +242,7 @@ def test_a_class_that_stands_alone_takes_the_place_of_every_dropout() -> None:
     new: Any = convert(net, ConcreteNoise, temperature=0.2)
     assert type(new[3]) is nn.Linear
     assert (new[2].num_units, new[2].temperature) == (8, 0.2)
-    with pytest.raises(ValueError, match="`where` must be dropouts, which noise that stands alone takes the"):
+    with pytest.raises(ValueError, match="`where` must be dropouts, which noise that stands alone can"):
         convert(net, ConcreteNoise, where="weights")
     with pytest.raises(TypeError, match=r"`options` must be options of ConcreteNoise .*; got 'length_scale'"):
         convert(net, ConcreteNoise, length_scale=1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,3 +174,13 @@ def test_the_curve_of_scores_and_losses_is_that_of_the_prediction() -> None:
         RiskCoverage.from_losses(torch.ones(3), torch.ones(4))
     with pytest.raises(ValueError, match="`score` must be numbers; got '1 NaN'"):
         RiskCoverage.from_losses(torch.tensor([1.0, torch.nan]), torch.ones(2))
+
+
+@pytest.mark.parametrize("loss", ["error", "negative_log_likelihood"])
+def test_the_void_label_of_the_likelihood_is_left_out_as_if_it_were_given(loss: Any) -> None:
+    draws = torch.randn(5, 6, 3, generator=torch.Generator().manual_seed(0))
+    y = torch.tensor([0, 2, 9, 1, 9, 0])
+    own = risk_coverage(Prediction.from_draws(draws, Categorical(ignore_index=9)), y, loss=loss)
+    given = risk_coverage(Prediction.from_draws(draws, Categorical()), y, loss=loss, ignore_index=9)
+    assert len(own.risk) == 4
+    torch.testing.assert_close(own.risk, given.risk)

@@ -161,7 +161,7 @@ def test_rows_that_meet_in_batch_norm_are_credited_together(estimator: str) -> N
         exact_value = exact_value + weight * (head(normed) - y).square().sum(1).mean()
     parameters = list(model.parameters())
     exact = torch.autograd.grad(exact_value, parameters)
-    with pytest.warns(RowsMeet, match=r"rows behind the learned masks of '0':"):
+    with pytest.warns(RowsMeet, match=r"rows after the learned masks of '0':"):
         arm_loss(model, loss, estimator=estimator)
     # once a model
     within_five_standard_errors(

@@ -753,7 +753,7 @@ def test_whatever_a_forward_writes_to_is_put_back(assert_is_a_function: Any) -> 
     statistics = {"mean": nn.Buffer(normal(4)), "variance": nn.Buffer(normal(4).square())}
     table = nn.Embedding(4, 3, max_norm=0.5, dtype=torch.float64)
     model = Apply(forward, drop=nn.Dropout(0.4), table=table, **buffers, **statistics)
-    with pytest.warns(PartlyRandom, match="no seed can hold: random_"):
+    with pytest.warns(PartlyRandom, match="no seed can repeat: random_"):
         predict(model, normal(5, 4), num_draws=2)
     # Statistics are those of the batch, so only the plans must agree.
     assert_is_a_function(model, normal(5, 4), batches=False)
@@ -885,7 +885,7 @@ def test_noise_of_a_generator_that_the_model_seeds_is_no_noise(assert_is_a_funct
         Apply(lambda self, x: self.drop(x) @ projection, drop=nn.Dropout(0.5)), normal(5, 4)
     ).draws
     for forward in (own_generator, global_generator):
-        with pytest.warns(PartlyRandom, match="no seed can hold: randn"):
+        with pytest.warns(PartlyRandom, match="no seed can repeat: randn"):
             draws = predict(Apply(forward, drop=nn.Dropout(0.5)), normal(5, 4)).draws
         torch.testing.assert_close(draws, expected)
 
@@ -903,7 +903,7 @@ def test_randomness_that_cannot_be_held_is_reported(name: str, unchanged: Any) -
         return F.fractional_max_pool2d(h[:, None, None].expand(-1, 1, 4, 4), 2, output_size=3).flatten(1)
 
     model, x = Apply(forward, drop=nn.Dropout(0.5)), normal(5, 4)
-    with unchanged(model, x), pytest.warns(PartlyRandom, match="numbers that no seed can hold"):
+    with unchanged(model, x), pytest.warns(PartlyRandom, match="numbers that no seed can repeat"):
         prediction = predict(model, x, num_draws=8)
     assert "whole model" in str(prediction.plan)
     assert (prediction.std > 0).any()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -206,6 +207,41 @@ def test_bad_inputs_have_clear_errors() -> None:
         options: dict[str, Any] = bad
         with pytest.raises((TypeError, ValueError), match=next(iter(bad))):
             bd.compile(perceptron(), normal(3, 4), **options)
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.drop = nn.Linear(2, 2), nn.Dropout(0.5)
+
+    def forward(self, a: Tensor, b: Tensor, scale: float = 1.0) -> Tensor:
+        out: Tensor = self.drop(self.linear(a) - b) * scale
+        return out
+
+
+def test_the_order_of_keywords_and_numbers_among_the_inputs_belong_to_their_kind() -> None:
+    model, a, b = Scaled(), normal(3, 2), 7 + normal(3, 2)
+    compiled = bd.compile(model, {"a": a, "b": b, "scale": 1.0}, num_draws=5)
+    for x in ({"b": b, "a": a, "scale": 1.0}, {"a": a, "b": b, "scale": 3.0}, {"a": a, "b": b}):
+        expected = bd.predict(model, x, num_draws=5).mean
+        torch.testing.assert_close(compiled(x).mean, expected)
+
+
+def test_errors_about_the_output_name_compile() -> None:
+    with pytest.raises(ValueError, match=r"compile: `output` must be None or a function"):
+        bd.compile(perceptron(), normal(3, 4), output="logits")
+
+
+def test_another_thread_may_remove_a_kind_meanwhile() -> None:
+    class Forgetful(OrderedDict[Any, Any]):
+        def get(self, key: Any, default: Any = None) -> Any:
+            return self.pop(key, default)
+
+    model = perceptron()
+    compiled = bd.compile(model, normal(3, 4), num_draws=5)
+    compiled._kinds = Forgetful(compiled._kinds)
+    expected = bd.predict(model, normal(3, 4), num_draws=5).mean
+    torch.testing.assert_close(compiled(normal(3, 4)).mean, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_many_shapes_and_threads() -> None:

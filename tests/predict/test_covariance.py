@@ -180,7 +180,7 @@ def test_errors_say_how_to_have_it() -> None:
     net, x = network(), normal(6, 4)
     let_go = predict(net, x, num_draws=5, keep_draws=False)
     with pytest.raises(
-        ValueError, match=r"not gathered and the draws were not kept; call predict\(\.\.\., cov"
+        ValueError, match=r"not computed and the draws were not kept; call predict\(\.\.\., cov"
     ):
         _ = let_go.covariance
     with pytest.raises(ValueError, match="`covariance` must be False for method='moments'"):

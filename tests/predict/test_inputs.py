@@ -186,6 +186,22 @@ def test_inputs_and_outputs_that_are_not_finite_are_told_of() -> None:
         predict(network(), X, num_draws=3)
 
 
+def test_the_row_of_an_input_with_one_axis_that_is_not_finite_is_named() -> None:
+    class Weighted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = nn.Dropout(0.5)
+
+        def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+            out: Tensor = self.drop(x) * weight.nan_to_num().unsqueeze(-1)
+            return out
+
+    weight = torch.ones(len(X))
+    weight[5] = torch.nan
+    with pytest.warns(NotFinite, match="1 of 7 values of `x.1.` are NaN or infinite, the first in row 5"):
+        predict(Weighted(), (X, weight), num_draws=3)
+
+
 # which output
 
 Named = namedtuple("Named", ["first", "second"])
@@ -379,7 +395,7 @@ def test_numbers_of_numpy_in_a_forward_go_on_from_draw_to_draw() -> None:
             return self.drop(x) * 0 + float(np.random.rand())  # noqa: NPY002
 
     state = np.random.get_state()[1].copy()  # noqa: NPY002
-    with pytest.warns(UserWarning, match="no seed can hold"):
+    with pytest.warns(UserWarning, match="no seed can repeat"):
         draws = predict(Numpy(), X, num_draws=10).draws
     assert len(draws[:, 0, 0].unique()) == 10
     assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002

@@ -1,4 +1,4 @@
-"""What to ask next: scores of rows without labels, and the rows that score highest."""
+"""Active learning: scores of rows without labels, and the choice of rows to label next."""
 
 from bayesdrop.acquire.batch import Batch, batch_bald
 from bayesdrop.acquire.scores import bald, entropy, mean_std, random, variation_ratio, zero_one

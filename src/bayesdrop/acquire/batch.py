@@ -1,4 +1,4 @@
-"""Batches whose labels tell the most together: BatchBALD."""
+"""BatchBALD: batches of rows whose labels are together most informative."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _CHUNK = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows chosen one after another, and what each adds."""
+    """Rows chosen one after another, and the information that each adds."""
 
     rows: Tensor  #: (k,) in the order they were chosen
     gains: Tensor  #: (k,) I(y_j; w | y_1 ... y_j-1), in nats
-    exact: Tensor  #: (k,) whether a gain is a sum over all labels of those before it, or a Monte Carlo mean
+    exact: Tensor  #: (k,) whether a gain is a sum over all labels of the rows before, or a Monte Carlo mean
 
     @property
     def information(self) -> Tensor:
-        """I(y_1 ... y_k; w): what all labels together tell about the function, in nats. Shape ()."""
+        """I(y_1 ... y_k; w): information of all labels together about the function, in nats. Shape ()."""
         return self.gains.sum()
 
 
@@ -40,19 +40,19 @@ def batch_bald(
     max_configurations: int = 2000,
     seed: int = 0,
 ) -> Batch:
-    """k rows chosen greedily by what their labels tell together, so that no two tell the same.
+    """k rows chosen greedily by the joint information of their labels, so that they do not repeat each other.
 
         gain of c = I(y_c; w | chosen) = sum_m P(m) [ H(y_c | m) - sum_t P(w_t | m) H(y_c | w_t) ]
 
-    m runs over all labels that the chosen rows may have. From the first row for which there are more than
-    `max_configurations` of them, m is that many samples instead; what is in brackets stays exact, and at
-    least 0. The first gain is `bald`. The greedy batch has at least 1 - 1/e of the information of the best.
+    m runs over all joint labels of the chosen rows. From the first row for which there are more than
+    `max_configurations` of them, m is that many samples instead; the bracket stays exact, and at least 0. The
+    first gain is `bald`. The greedy batch has at least 1 - 1/e of the information of the best batch.
 
     Args:
         prediction: of classes, (N, K), with draws that were kept and are functions.
         k: rows of the batch.
         among: (N,) of booleans, or indices: the rows that may be chosen; all if None.
-        max_configurations: the most joint labels of chosen rows that are held at a time.
+        max_configurations: the most joint labels of chosen rows that are used.
         seed: of the samples.
 
     Reference: Kirsch, van Amersfoort & Gal (2019). Their joint entropy is our sum of conditional ones.
@@ -91,7 +91,7 @@ def _conditional_information(weight: Tensor, share: Tensor, probs: Tensor) -> Te
     """(N,) sum_m share_m I(y; w | m), with P(w_t | m) = weight_mt / sum_t weight_mt."""
     possible = weight.sum(1) > 0
     given, share = weight[possible] / weight[possible].sum(1, keepdim=True), share[possible]
-    # The mean over m of what the draws that m leaves know of y: with it, samples of m err much less.
+    # The mean over the same samples of m in both terms: the errors of sampling nearly cancel.
     known = (share @ given) @ -torch.xlogy(probs, probs).sum(-1)
     draws, size, classes = probs.shape
     step = max(1, _CHUNK // (classes * len(given)))
@@ -112,12 +112,12 @@ def _sampled(probs: Tensor, number: int, generator: torch.Generator) -> Tensor:
         generator: of the labels.
     """
     draws, chosen, classes = probs.shape
-    # Equally many samples from each draw, up to one: less noise than draws at random.
+    # The same number of samples from each draw, up to one: less noise than with draws at random.
     source = (torch.arange(number) + int(torch.randint(draws, (), generator=generator))) % draws
     flat = probs[source].reshape(-1, classes)
     labels = torch.multinomial(flat, 1, generator=generator).reshape(number, chosen)
     log_weight = torch.zeros(number, draws, dtype=torch.float64)
     for place in range(chosen):
         log_weight += probs[:, place].log().T[labels[:, place]]
-    # Many labels together are improbable under every draw: only their ratio counts.
+    # The probability of many labels together is tiny under every draw: only ratios matter.
     return (log_weight - log_weight.amax(1, keepdim=True)).exp()

@@ -1,4 +1,4 @@
-"""What every draw says of the classes."""
+"""Class probabilities of every draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a label would teach: one number a row, from a prediction of rows without labels."""
+"""How informative a label would be: one number a row, from a prediction of rows without labels."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["bald", "entropy", "mean_std", "random", "variation_ratio", "zero_one
 
 
 def entropy(prediction: Prediction) -> Tensor:
-    """Entropy of the averaged class probabilities: all that is unknown about the label, noise included.
+    """Entropy of the averaged class probabilities: the total uncertainty of the label, noise included.
 
     Args:
-        prediction: of classes; of several labels a row, their mean counts.
+        prediction: of classes; for rows with several labels, their mean is taken.
 
-    Returns: (N,), in nats; higher is asked for first.
+    Returns: (N,), in nats; rows with higher scores are labelled first.
     Reference: Shannon (1948).
     """
     _check_classes("acquire.entropy", prediction)
@@ -27,16 +27,16 @@ def entropy(prediction: Prediction) -> Tensor:
 
 
 def bald(prediction: Prediction) -> Tensor:
-    """Mutual information of label and weights: how much the label would tell about the function.
+    """Mutual information of label and weights: how much the label would reveal about the function.
 
         I(y; w) = H[(1/T) sum_t p_t] - (1/T) sum_t H[p_t]
 
-    Rows that every draw finds ambiguous score 0: their label is noise.
+    Rows that are ambiguous to every draw score 0: their label is noise.
 
     Args:
         prediction: of classes, of at least 2 draws.
 
-    Returns: (N,), in nats; higher is asked for first.
+    Returns: (N,), in nats; rows with higher scores are labelled first.
     Reference: Houlsby et al. (2011); Gal, Islam & Ghahramani (2017).
     """
     _check_classes("acquire.bald", prediction)
@@ -50,7 +50,7 @@ def variation_ratio(prediction: Prediction) -> Tensor:
     Args:
         prediction: of classes, of at least 2 draws.
 
-    Returns: (N,), in [0, 1); higher is asked for first.
+    Returns: (N,), in [0, 1); rows with higher scores are labelled first.
     Reference: Freeman (1965).
     """
     _check_classes("acquire.variation_ratio", prediction)
@@ -59,14 +59,14 @@ def variation_ratio(prediction: Prediction) -> Tensor:
 
 
 def mean_std(prediction: Prediction) -> Tensor:
-    """Standard deviation over draws of what each predicts, averaged over classes or outputs.
+    """Standard deviation of the draws' predictions, averaged over classes or outputs.
 
         (1/K) sum_k sqrt(Var_t p_t(k))
 
     Args:
         prediction: of classes or numbers, of at least 2 draws.
 
-    Returns: (N,); higher is asked for first.
+    Returns: (N,); rows with higher scores are labelled first.
     Reference: Kampffmeyer, Salberg & Jenssen (2016); Kendall, Badrinarayanan & Cipolla (2017).
     """
     _check("acquire.mean_std", prediction)
@@ -76,16 +76,16 @@ def mean_std(prediction: Prediction) -> Tensor:
 
 
 def zero_one(prediction: Prediction) -> Tensor:
-    """By how much fewer errors one would make if one knew which draw is true: the zero-one loss's BALD.
+    """How many fewer errors a predictor would make that knew the true draw: BALD for the zero-one loss.
 
         (1/T) sum_t max_k p_t(k) - max_k (1/T) sum_t p_t(k)
 
-    Draws that agree on the class score 0, however sure each of them is.
+    A row scores 0 if all draws agree on the class, however sure each of them is.
 
     Args:
         prediction: of classes, one label a row, of at least 2 draws, which were kept.
 
-    Returns: (N,), in [0, 1); higher is asked for first.
+    Returns: (N,), in [0, 1); rows with higher scores are labelled first.
     Reference: Hofman, Sale & Hüllermeier (2024), the epistemic part under zero-one loss.
     """
     probs = draw_probabilities("acquire.zero_one", prediction)
@@ -93,7 +93,7 @@ def zero_one(prediction: Prediction) -> Tensor:
 
 
 def random(prediction: Prediction, *, seed: int = 0) -> Tensor:
-    """Scores that know nothing: the baseline.
+    """Random scores, as a baseline.
 
     Args:
         prediction: gives the number of rows.

@@ -1,4 +1,4 @@
-"""Rows to ask for, from their scores."""
+"""The choice of rows by their scores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def select(scores: Tensor, k: int, *, among: Tensor | None = None) -> Tensor:
 
 
 def allowed_rows(owner: str, size: int, k: int, among: Tensor | None) -> Tensor:
-    """Indices of the rows that may be chosen, of which there must be k."""
+    """Indices of the rows that may be chosen; raise if there are fewer than k."""
     rows = torch.arange(size)
     if among is not None:
         want = f"{size} booleans, or indices of rows"

@@ -1,4 +1,4 @@
-"""Inputs changed a little, on purpose, to make a model wrong: attacks that know of dropout, or do not."""
+"""Adversarial attacks: small changes of inputs that make a model wrong, with or without regard to dropout."""
 
 from bayesdrop.attacks.gradient import Goal, Through, loss_gradient
 from bayesdrop.attacks.steps import fgsm, pgd

@@ -1,4 +1,4 @@
-"""Balls around the inputs: the steepest step in a norm, the way back into the ball, a point inside."""
+"""Balls around the inputs: the steepest step in a norm, projection onto the ball, random points inside."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MaxBall(Ball):
     """No entry changes by more than the radius: max |d|."""
 
     def steepest(self, gradient: Tensor) -> Tensor:
-        """The signs."""
+        """The signs of the gradient."""
         return gradient.sign()
 
     def project(self, change: Tensor, radius: float) -> Tensor:
@@ -49,19 +49,19 @@ class RootBall(Ball):
     """The root of the sum of squares of a row's changes is at most the radius."""
 
     def steepest(self, gradient: Tensor) -> Tensor:
-        """Along the gradient. A tiny one is scaled up first, as its square would be 0."""
+        """The gradient, scaled to length one. A tiny one is scaled up first, as its square would be 0."""
         largest = gradient.abs().flatten(1).amax(1)
         scaled = gradient / _per_row(torch.where(largest > 0, largest, 1.0), gradient)
         length = _length(scaled)
         return scaled / _per_row(torch.where(length > 0, length, 1.0), gradient)
 
     def project(self, change: Tensor, radius: float) -> Tensor:
-        """Scaled down to the radius where it is longer."""
+        """The change, scaled down to the radius if it is longer."""
         length = _length(change)
         return change * _per_row(torch.where(length > radius, radius / length, 1.0), change)
 
     def uniform(self, like: Tensor, radius: float, generator: torch.Generator) -> Tensor:
-        """A direction, and a length whose power of the dimension is uniform."""
+        """A random direction, times a length whose d-th power is uniform in d dimensions."""
         direction = _random(torch.randn, like, generator)
         share = torch.rand(len(like), generator=generator, dtype=torch.float64)
         length = radius * share.pow(1 / max(1, like[0].numel())).to(like.dtype).to(like.device)

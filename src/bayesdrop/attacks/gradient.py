@@ -1,4 +1,4 @@
-"""What an attack climbs, and its gradient in the inputs: of the averaged weights, or over drawn functions."""
+"""The function that an attack increases, and its gradient in the inputs: of the mean weights or of draws."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Goal = Literal["wrong", "sure"]
 
 
 class Climb:
-    """The function of the inputs that an attack makes larger.
+    """The function of the inputs that an attack increases.
 
     Args:
-        owner: who attacks, for errors.
+        owner: the attack that errors name.
         model: any module.
         likelihood: what its outputs mean.
         through: "mean" or "draws".
-        num_draws: functions of a step.
+        num_draws: functions in each step.
         seed: of the functions.
         goal: "wrong" or "sure".
     """
@@ -61,12 +61,12 @@ class Climb:
         self.goal = goal
 
     def gradient(self, x: Tensor, y: Tensor, step: int = 0) -> Tensor:
-        """(N, ...) of the sum over rows; a row's own, as rows do not depend on each other.
+        """(N, ...) gradient of the sum over rows: that of each row, as rows do not depend on each other.
 
         Args:
             x: (N, ...) inputs.
             y: targets.
-            step: of the attack; each has functions of its own.
+            step: number of the step; each step uses other functions.
         """
         value: Callable[[Tensor], Tensor]
         if self.goal == "sure":
@@ -82,7 +82,7 @@ class Climb:
         total = torch.zeros_like(x)
         functions = self._functions(step)
         for function in functions:
-            # A leaf of this very pass: parameters are asked for no gradient, and have none afterwards.
+            # A new leaf for this pass: the gradient goes to it alone, and not to parameters.
             leaf = x.detach().clone().requires_grad_()
             with function, torch.enable_grad():
                 height = value(self._output(leaf)).sum()
@@ -101,7 +101,7 @@ class Climb:
         return mean
 
     def _functions(self, step: int) -> list[AbstractContextManager[object]]:
-        """Contexts, in each of which the model is one function of a step."""
+        """Contexts, in each of which the model is one of the functions of a step."""
         if self.through == "mean":
             return [evaluating(self.model)]
         indices = range(step * self.num_draws, (step + 1) * self.num_draws)
@@ -137,7 +137,7 @@ def checked_climb(
     seed: int,
     goal: Goal,
 ) -> Climb:
-    """Arguments that all attacks share, checked at the door."""
+    """The function to increase, after a check of the arguments that all attacks have."""
     must_be_module(owner, "model", model)
     if isinstance(model, Likelihood):
         raise TypeError(must(owner, "model", "a network, not a likelihood", model))
@@ -165,7 +165,7 @@ def checked_climb(
 
 @contextmanager
 def outside_inference() -> Iterator[None]:
-    """Gradients can be had, whatever the caller switched off."""
+    """A context in which gradients are enabled, whatever the caller has disabled."""
     with torch.inference_mode(False), torch.enable_grad():
         yield
 
@@ -181,15 +181,15 @@ def loss_gradient(
     seed: int = 0,
     goal: Goal = "wrong",
 ) -> Tensor:
-    """The gradient, in the inputs, of what an attack makes larger.
+    """The gradient, in the inputs, of the function that an attack increases.
 
         through="mean":    g_n = d/dx_n  L(f(x_n), y_n)                  f has averaged weights, as in eval()
         through="draws":   g_n = (1/T) sum_t d/dx_n  L(f_t(x_n), y_n)    f_t: functions 0 to T - 1 of `seed`
 
     goal="wrong": L = -log p(y_n | f). goal="sure": L = log p(k_n | f), k_n being the most probable class
-    other than y_n by the probabilities averaged over the functions: an attack that wants no uncertainty left.
+    other than y_n by the probabilities averaged over the functions: the attack makes the model sure of it.
 
-    The model is left as it was: training flags, `.grad` of parameters, BatchNorm, torch's random state.
+    Nothing is changed: training flags, `.grad` of parameters, BatchNorm, torch's random state.
 
     Args:
         model: any module; for "draws" one with something random in it.

@@ -16,7 +16,7 @@ __all__ = ["fgsm", "pgd"]
 
 
 class _Room(NamedTuple):
-    """Where attacked inputs may lie."""
+    """The region in which attacked inputs may lie."""
 
     ball: Ball
     eps: float
@@ -72,14 +72,14 @@ def fgsm(
         y: targets: the right ones, which the attack moves away from.
         likelihood: what the outputs mean, as `Categorical()`.
         eps: how far a row may move.
-        norm: in which the distance is measured: "linf", the largest change, or "l2".
+        norm: of that distance: "linf", the largest change, or "l2".
         clamp: (low, high) in which all values stay, as (0, 1) for images; None for no such range.
         through: the network that the attacker knows: "mean", the averaged weights, or "draws", the mean of
             gradients of `num_draws` functions.
-        num_draws: of through="draws". Few draws of a network that drops much are a noisy direction, and can
-            do less harm than "mean" does.
+        num_draws: of through="draws". A few draws of a network with high rates give a noisy direction, which
+            can do less harm than "mean".
         goal: "wrong" lowers the likelihood of y; "sure" raises that of the most probable other class.
-        batch_size: rows at a time; the result does not depend on it, but for rounding.
+        batch_size: rows at a time; the result does not depend on it, except for rounding.
         seed: of the functions.
 
     Returns: (N, ...), detached.
@@ -117,9 +117,9 @@ def pgd(
 
         x_0 = x, or a point of the ball;    x_{s+1} = P( x_s + a d(g_s) ),    d(g) = sign(g)  or  g / |g|
 
-    P is the nearest change of norm at most eps, then the nearest values in the range of `clamp`. With
-    through="draws" step s has functions s T to (s + 1) T - 1 of `seed`: an expectation over dropout, of
-    which every step sees new draws.
+    P takes the nearest change of norm at most eps, then the nearest values in the range of `clamp`. With
+    through="draws" step s uses functions s T to (s + 1) T - 1 of `seed`: an expectation over dropout, with
+    new draws in every step.
 
     Args:
         model: any module; it is left as it was.
@@ -127,17 +127,17 @@ def pgd(
         y: targets: the right ones, which the attack moves away from.
         likelihood: what the outputs mean, as `Categorical()`.
         eps: how far a row may move.
-        norm: in which the distance is measured: "linf", the largest change, or "l2".
+        norm: of that distance: "linf", the largest change, or "l2".
         steps: how many.
-        step_size: a; 2.5 eps / steps if None, which can cross the ball.
+        step_size: a; 2.5 eps / steps if None, which is enough to cross the ball.
         random_start: begin at a point drawn uniformly from the ball, and not at `x`.
         clamp: (low, high) in which all values stay, as (0, 1) for images; None for no such range.
         through: the network that the attacker knows: "mean", the averaged weights, or "draws", the mean of
             gradients of `num_draws` functions.
-        num_draws: of through="draws". Few draws of a network that drops much are a noisy direction, and can
-            do less harm than "mean" does.
+        num_draws: of through="draws". A few draws of a network with high rates give a noisy direction, which
+            can do less harm than "mean".
         goal: "wrong" lowers the likelihood of y; "sure" raises that of the most probable other class.
-        batch_size: rows at a time; the result does not depend on it, but for rounding.
+        batch_size: rows at a time; the result does not depend on it, except for rounding.
         seed: of the start and of the functions.
 
     Returns: (N, ...), detached.
@@ -176,7 +176,7 @@ def _climbed(
     step_size: float,
     batch_size: int,
 ) -> Tensor:
-    """The steps, some rows at a time."""
+    """The inputs after all steps, some rows at a time."""
     parts = []
     for first in range(0, len(x), batch_size):
         rows = slice(first, first + batch_size)

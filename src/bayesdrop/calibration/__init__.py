@@ -1,4 +1,4 @@
-"""Probabilities, sets and intervals that keep their promise, fitted on a calibration set."""
+"""Calibrated probabilities, prediction sets and intervals, fitted on a calibration set."""
 
 from bayesdrop.calibration.classes import ConformalClassifier, PredictionSets
 from bayesdrop.calibration.levels import QuantileRecalibration

@@ -1,4 +1,4 @@
-"""Sets of classes that hold the true one with a chance that is guaranteed."""
+"""Sets of classes that contain the true class with a guaranteed probability."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from bayesdrop.predict import Prediction
 __all__ = ["ConformalClassifier", "PredictionSets"]
 
 Score = Literal["lac", "aps", "raps"]
-# Far from the seeds that people give their own generators: u must not follow the labels.
+# Far from the seeds that users choose: u must be independent of the labels.
 _STREAMS = 0x5E7_C0DE_0000
 
 
 @dataclass(frozen=True, eq=False)
 class PredictionSets:
-    """A set of classes for every label: one a row, or several where a row has several."""
+    """A set of classes for every label; a row may have several labels."""
 
     members: Tensor  #: (N, ..., K) whether a class is in the set, classes on the last axis
 
     @property
     def size(self) -> Tensor:
-        """(N, ...) how many classes each set holds."""
+        """(N, ...) number of classes in each set."""
         return self.members.sum(-1)
 
     def covers(self, y: Tensor) -> Tensor:
-        """(N, ...) whether each set holds its label."""
+        """(N, ...) whether each set contains its label."""
         owner, classes = "PredictionSets.covers", self.members.shape[-1]
         must_be_tensor(owner, "y", y)
         if y.shape != self.members.shape[:-1]:
@@ -55,7 +55,7 @@ class PredictionSets:
         return self.members.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
     def coverage(self, y: Tensor) -> Tensor:
-        """Share of sets that hold their label. Shape ()."""
+        """Share of sets that contain their label. Shape ()."""
         return self.covers(y).to(torch.float64).mean()
 
     def __len__(self) -> int:
@@ -85,21 +85,21 @@ class ConformalClassifier(Calibrator):
         aps    p_(1) + ... + p_(r - 1) + u p_k                sets that adapt to hard rows
         raps   the same + penalty max(0, r - free_ranks)      without aps's long tails of classes
 
-    u is uniform in [0, 1], one a label, or 1 with `randomized=False`, for sets that chance has no part in.
+    u is uniform in [0, 1], one number a label; with `randomized=False` it is 1, so that sets are not random.
 
-    Where rows have several labels (outputs of a `Bernoulli`, tokens, pixels) every place has a threshold of
-    its own, from the n rows, and the promise holds at each place: labels of one row are not exchangeable
-    with each other. A set of a `Bernoulli`'s output is {}, {0}, {1} or {0, 1}.
+    Where rows have several labels (outputs of a `Bernoulli`, tokens, pixels) every place has its own
+    threshold, from the n rows, and the guarantee holds at each place: labels of one row are not exchangeable
+    with each other. The set of a `Bernoulli`'s output is {}, {0}, {1} or {0, 1}.
 
     Args:
         level: coverage, as 0.9.
         score: "lac", "aps" or "raps".
         randomized: see above ("aps" and "raps").
-        penalty: a rank's price beyond the free ones ("raps").
-        free_ranks: how many ranks cost nothing ("raps").
-        per_class: a threshold for every class: coverage holds for each class's rows. A class with fewer
+        penalty: added to the score for every rank beyond the free ones ("raps").
+        free_ranks: ranks without a penalty ("raps").
+        per_class: a threshold for every class: coverage holds for the rows of each class. A class with fewer
             than level / (1 - level) calibration rows is in every set.
-        never_empty: put the most probable class into sets that would be empty, which covers more.
+        never_empty: put the most probable class into sets that would be empty, which raises coverage.
 
     Reference: Sadinle, Lei & Wasserman (2019) (lac); Romano, Sesia & Candes (2020) (aps); Angelopoulos et
     al. (2021) (raps).
@@ -154,7 +154,7 @@ class ConformalClassifier(Calibrator):
             prediction: of classes.
             y: (N,) labels, or (N, ...) where rows have several.
             seed: of the u's.
-            ignore_index: a label that does not count, as of padding: its place has fewer rows then.
+            ignore_index: a label that does not count, as of padding; its place then has fewer rows.
 
         Returns: itself.
         """
@@ -176,7 +176,7 @@ class ConformalClassifier(Calibrator):
 
         Args:
             prediction: of classes, as that of `fit`.
-            seed: of the u's; those of `fit` are others.
+            seed: of the u's, which differ from those of `fit`.
         """
         self.must_be_fitted("sets")
         scores = self._scores("sets", prediction, seed, stream=1)
@@ -201,7 +201,7 @@ class ConformalClassifier(Calibrator):
         return {name: getattr(self, name) for name in names}
 
     def fitted(self) -> dict[str, Any] | None:
-        """The threshold (null: infinite), its shape where it has more than one axis, and n."""
+        """The threshold (None: infinite), its shape if it has more than one axis, and n."""
         if self._threshold is None:
             return None
         finite = [value if math.isfinite(value) else None for value in self._threshold.reshape(-1).tolist()]
@@ -212,7 +212,7 @@ class ConformalClassifier(Calibrator):
         return found | ({"shape": list(self._threshold.shape)} if self._threshold.dim() > 1 else {})
 
     def put(self, fitted: Mapping[str, Any]) -> None:
-        """Take a threshold and n."""
+        """Set the threshold and n."""
         found = fitted["threshold"]
         values = found if isinstance(found, list) else [found]
         threshold = torch.tensor([math.inf if v is None else float(v) for v in values], dtype=torch.float64)
@@ -242,7 +242,7 @@ class ConformalClassifier(Calibrator):
 
 
 def _thresholds(own: Tensor, counted: Tensor, level: float) -> Tensor:
-    """The conformal quantile, at every place, of those scores of the rows (N, ...) that count."""
+    """The conformal quantile, at every place, of the scores (N, ...) that count."""
     if bool(counted.all()):
         return conformal_quantile(own, level)
     places = zip(own.reshape(len(own), -1).T, counted.reshape(len(own), -1).T, strict=True)

@@ -1,4 +1,4 @@
-"""Predictive quantiles at the levels that they were seen to have."""
+"""Recalibration of predictive quantiles by their observed levels."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["QuantileRecalibration"]
 class QuantileRecalibration(Calibrator):
     """A monotone map of levels that makes the whole predictive distribution calibrated, output by output.
 
-    With r_(1) <= ... <= r_(n) the ranks r_i = F_i(y_i) of the targets of a calibration set, in order, the
-    map R goes through (0, 0), (r_(k), k / (n + 1)) and (1, 1) and is straight between. Then
+    With r_(1) <= ... <= r_(n) the ordered ranks r_i = F_i(y_i) of the targets of a calibration set, the map R
+    goes through (0, 0), (r_(k), k / (n + 1)) and (1, 1) and is linear between. Then
 
         F*(y) = R(F(y)),    quantile*(q) = quantile(R^-1(q)),
 
@@ -30,8 +30,8 @@ class QuantileRecalibration(Calibrator):
 
         P(y <= quantile*(k / (n + 1))) = k / (n + 1).
 
-    `ConformalRegressor` promises one interval; this gives every quantile, and so intervals of all levels and
-    a distribution function. Levels nearer to 0 or 1 than 1 / (n + 1) rest on the model's own tails.
+    `ConformalRegressor` guarantees one interval; this gives every quantile, and so intervals of all levels
+    and a distribution function. Levels nearer to 0 or 1 than 1 / (n + 1) depend on the tails of the model.
 
     Reference: Kuleshov, Fenner & Ermon (2018), with k / (n + 1) for their k / n.
 
@@ -70,7 +70,7 @@ class QuantileRecalibration(Calibrator):
         return self
 
     def levels(self, q: float | Sequence[float]) -> Tensor:
-        """R^-1(q): at which level to ask the model for its quantile. Shape (D,), or (len(q), D).
+        """R^-1(q): the level of the model's quantile to use for q. Shape (D,), or (len(q), D).
 
         Args:
             q: one level or several, each in (0, 1).
@@ -85,10 +85,10 @@ class QuantileRecalibration(Calibrator):
         return torch.from_numpy(np.stack(found, -1)).reshape(*wanted.shape, *self._ranks.shape[1:])
 
     def quantile(self, prediction: Prediction, q: float | Sequence[float]) -> Tensor:
-        """Quantiles that hold: (N, D), or (len(q), N, D). Infinite where no target was within the model's.
+        """Calibrated quantiles: (N, D), or (len(q), N, D). Infinite at the levels 0 and 1 of the model.
 
         Args:
-            prediction: of new rows, from the same model as the calibration set's.
+            prediction: of new rows, from the same model as that of the calibration set.
             q: one level or several, each in (0, 1).
         """
         levels = self.levels(q)
@@ -98,7 +98,7 @@ class QuantileRecalibration(Calibrator):
         return torch.stack(found) if levels.dim() > len(rows) else found[0]
 
     def interval(self, prediction: Prediction, level: float = 0.95) -> tuple[Tensor, Tensor]:
-        """Lower and upper end of the central interval that holds `level` of new targets, each (N, D)."""
+        """Lower and upper end, each (N, D), of the central interval that contains `level` of new targets."""
         self.must_be_fitted("interval")
         owner = "QuantileRecalibration.interval"
         self._check(owner, prediction)
@@ -107,7 +107,7 @@ class QuantileRecalibration(Calibrator):
         return lower, upper
 
     def cdf(self, prediction: Prediction, y: Tensor) -> Tensor:
-        """R(F(y)): chances that targets of new rows are at most y. Shape (N, D)."""
+        """R(F(y)): probabilities that targets of new rows are at most y. Shape (N, D)."""
         self.must_be_fitted("cdf")
         owner = "QuantileRecalibration.cdf"
         self._check(owner, prediction)
@@ -128,7 +128,7 @@ class QuantileRecalibration(Calibrator):
         return {"ranks": self._ranks.reshape(-1).tolist(), "shape": list(self._ranks.shape)}
 
     def put(self, fitted: Mapping[str, Any]) -> None:
-        """Take ranks."""
+        """Set the ranks."""
         ranks = torch.tensor([float(value) for value in fitted["ranks"]], dtype=torch.float64)
         ranks = ranks.reshape([int(size) for size in fitted["shape"]])
         inside = bool(((ranks >= 0) & (ranks <= 1)).all())
@@ -154,7 +154,7 @@ class QuantileRecalibration(Calibrator):
 
 
 def _at_levels(prediction: Prediction, levels: Tensor) -> Tensor:
-    """The quantile of every output at a level of its own; infinite at 0 and 1. Shape of the mean."""
+    """The quantile of every output at its own level; infinite at 0 and 1. Shape of the mean."""
     wanted = levels.reshape(-1)
     flat = torch.empty((len(prediction), len(wanted)), dtype=prediction.mean.dtype)
     for level in set(wanted.tolist()):

@@ -1,4 +1,4 @@
-"""Intervals that hold the target with a chance that is guaranteed."""
+"""Intervals that contain the target with a guaranteed probability."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ConformalRegressor(Calibrator):
     Args:
         level: coverage, as 0.9.
         score: "scaled", "quantile" (conformalised quantile regression) or "absolute".
-        joint: cover all outputs of a row at once; else each output has a threshold and coverage of its own.
+        joint: cover all outputs of a row at once; otherwise each output has its own threshold and coverage.
 
     Reference: Lei et al. (2018) (absolute, scaled); Romano, Patterson & Candes (2019) (quantile).
 
@@ -100,7 +100,7 @@ class ConformalRegressor(Calibrator):
             want = f"of outputs {tuple(self.threshold.shape)}, as the calibration set's"
             raise ValueError(must(owner, "prediction", want, tuple(prediction.mean.shape[1:])))
         low, high = lower - self.threshold * width, upper + self.threshold * width
-        # A negative threshold may turn a narrow interval inside out: its middle is all that is left.
+        # A negative threshold may reverse the ends of a narrow interval: both are then its middle.
         middle = (lower + upper) / 2
         crossed = low > high
         low, high = torch.where(crossed, middle, low), torch.where(crossed, middle, high)
@@ -111,7 +111,7 @@ class ConformalRegressor(Calibrator):
         return {"level": self.level, "score": self.score, "joint": self.joint}
 
     def fitted(self) -> dict[str, Any] | None:
-        """The thresholds (null: infinite), the shape of a row, and n."""
+        """The thresholds (None: infinite), the shape of a row, and n."""
         if self._threshold is None:
             return None
         values = self._threshold.reshape(-1).tolist()
@@ -122,7 +122,7 @@ class ConformalRegressor(Calibrator):
         }
 
     def put(self, fitted: Mapping[str, Any]) -> None:
-        """Take thresholds and n."""
+        """Set the thresholds and n."""
         values = [math.inf if value is None else float(value) for value in fitted["threshold"]]
         self._threshold = torch.tensor(values, dtype=torch.float64).reshape(fitted["shape"])
         self._num_calibration = int(fitted["num_calibration"])

@@ -1,4 +1,4 @@
-"""The finite-sample quantile of split conformal prediction, and the law of the coverage it gives."""
+"""The finite-sample quantile of split conformal prediction, and the distribution of its coverage."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["CoverageLaw", "conformal_quantile", "coverage_law"]
 
 @dataclass(frozen=True)
 class CoverageLaw:
-    """Beta(a, b): how coverage on new rows is distributed over calibration sets.
+    """Beta(a, b): the distribution, over calibration sets, of the coverage on new rows.
 
-    With exchangeable rows and scores without ties, the chance that a new row is covered, given the
-    calibration set, is Beta(r, n + 1 - r) distributed, r being the rank of the threshold. Ties only raise
-    coverage.
+    With exchangeable rows and scores without ties, the probability that a new row is covered, given the
+    calibration set, has the distribution Beta(r, n + 1 - r), r being the rank of the threshold. Ties only
+    raise coverage.
 
     Reference: Vovk (2012).
     """
@@ -30,7 +30,7 @@ class CoverageLaw:
 
     @property
     def mean(self) -> float:
-        """r / (n + 1): the chance that a new row is covered, over calibration sets too."""
+        """r / (n + 1): the probability that a new row is covered, averaged over calibration sets."""
         return self.a / (self.a + self.b)
 
     @property
@@ -41,16 +41,17 @@ class CoverageLaw:
 
 
 def threshold_rank(num_calibration: int, level: float) -> int:
-    """ceil((n + 1) level), exactly: 0.9 is 9 / 10 and not the double next to it."""
+    """ceil((n + 1) level), exactly: 0.9 is 9 / 10 here, and not the double nearest to it."""
     return math.ceil((num_calibration + 1) * Fraction(repr(float(level))))
 
 
 def coverage_law(num_calibration: int, level: float) -> CoverageLaw:
-    """The law of coverage after calibrating on n rows.
+    """The distribution of coverage after calibrating on n rows.
 
     Args:
-        num_calibration: n, at least level / (1 - level), below which only sets that hold everything cover.
-        level: the coverage that is asked for.
+        num_calibration: n, at least level / (1 - level): with fewer rows only sets of all classes, or
+            infinite intervals, have the coverage.
+        level: the wanted coverage.
 
     >>> coverage_law(99, 0.9)
     CoverageLaw(a=90, b=10)
@@ -66,9 +67,9 @@ def coverage_law(num_calibration: int, level: float) -> CoverageLaw:
 
 
 def conformal_quantile(scores: Tensor, level: float) -> Tensor:
-    """The ceil((n + 1) level)-th smallest of n scores over axis 0; infinite where n is too small for it.
+    """The ceil((n + 1) level)-th smallest of n scores over axis 0; infinite if n is too small for it.
 
-    A new score, exchangeable with these, is at most this with chance `level` or more.
+    A new score, exchangeable with these, is at most this with a probability of at least `level`.
 
     Args:
         scores: (n, ...).

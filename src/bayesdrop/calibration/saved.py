@@ -1,4 +1,4 @@
-"""What a calibrator learned, as a plain dict and as a JSON file."""
+"""Calibrators, and their state as a plain dict and as a JSON file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Calibrator"]
 
 
 class Calibrator(ABC):
-    """Something that is fitted on a calibration set and can be kept."""
+    """The base of objects that are fitted on a calibration set and can be saved."""
 
     @abstractmethod
     def options(self) -> dict[str, Any]:
@@ -24,14 +24,14 @@ class Calibrator(ABC):
 
     @abstractmethod
     def fitted(self) -> dict[str, Any] | None:
-        """What `fit` found, in plain values; None before it."""
+        """The result of `fit` in plain values; None before it."""
 
     @abstractmethod
     def put(self, fitted: Mapping[str, Any]) -> None:
-        """Take what `fitted` gave."""
+        """Set the result of `fit`, as from `fitted`."""
 
     def state(self) -> dict[str, Any]:
-        """Options and what was found, in what JSON can hold."""
+        """Options and the result of `fit`, in a form that JSON can hold."""
         return {"kind": type(self).__name__, "options": self.options(), "fitted": self.fitted()}
 
     @classmethod
@@ -46,18 +46,18 @@ class Calibrator(ABC):
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `state` as JSON with a checksum; the file is replaced at once."""
-        json.dumps(self.state(), allow_nan=False)  # what is not a number is not kept
+        """Write `state` as JSON with a checksum; the file is replaced as a whole."""
+        json.dumps(self.state(), allow_nan=False)  # raises for NaN and infinity
         write_file(path, to_json(self.state()), owner=f"{type(self).__name__}.save")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote; a file that is not as it was written is refused."""
+        """Read a file that `save` has written; raise if it was changed."""
         content = Path(path).read_bytes()
         try:
             state, _ = from_json(content)
             made = cls.from_state(state)
-            # Numbers that were texts, or names that nobody reads, are not what `save` writes.
+            # `save` writes no numbers as texts, and no names that are not read.
             if json.loads(json.dumps(made.state(), allow_nan=False)) != state:
                 raise ValueError("it holds something else")
         except Exception as error:
@@ -67,7 +67,7 @@ class Calibrator(ABC):
         return made
 
     def must_be_fitted(self, name: str) -> None:
-        """Raise before `fit`."""
+        """Raise if `fit` was not called yet."""
         if self.fitted() is None:
             kind = type(self).__name__
             raise ValueError(f"{kind}.{name}: call fit(prediction, y) on a calibration set first.")

@@ -1,4 +1,4 @@
-"""Predictions and targets that calibrators accept, checked at the door."""
+"""Checks of predictions and targets, common to all calibrators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_classes", "check_labels", "check_numbers", "check_targets"]
 
 
 def check_classes(owner: str, prediction: Any) -> None:
-    """Raise unless it is a prediction of classes, all finite."""
+    """Raise unless `prediction` is a finite prediction of classes."""
     _check_prediction(owner, prediction)
     if not isinstance(prediction.likelihood, ClassLikelihood):
         hint = "Predict with likelihood=Categorical(), or Bernoulli()."
@@ -23,7 +23,7 @@ def check_classes(owner: str, prediction: Any) -> None:
 
 
 def check_numbers(owner: str, prediction: Any) -> None:
-    """Raise unless it is a prediction of numbers, all finite."""
+    """Raise unless `prediction` is a finite prediction of numbers."""
     _check_prediction(owner, prediction)
     if isinstance(prediction.likelihood, ClassLikelihood):
         raise TypeError(must(owner, "prediction", "a prediction of numbers, not of classes", prediction))
@@ -32,7 +32,7 @@ def check_numbers(owner: str, prediction: Any) -> None:
 def check_labels(owner: str, prediction: Prediction, y: Tensor, ignore_index: int | None = None) -> Tensor:
     """The labels as int64, one for every distribution over classes.
 
-    Those of a `Bernoulli` may be booleans, or floating 0 and 1, as its loss takes them.
+    Those of a `Bernoulli` may be booleans, or 0 and 1 as floating-point numbers.
     """
     binary = isinstance(prediction.likelihood, Bernoulli)
     must_be_tensor(owner, "y", y)

@@ -22,7 +22,7 @@ _GRID = 13
 
 
 class TemperatureScaling(Calibrator):
-    """One number that makes class probabilities of T draws softer or sharper, fitted by likelihood.
+    """A temperature that makes class probabilities of T draws softer or sharper, fitted by likelihood.
 
         over="draws"   p(y) = (1/T) sum_t softmax(f_t / c)_y      every draw's logits, before averaging
         over="mean"    p(y) = softmax(log p / c)_y                the averaged probabilities p themselves
@@ -30,12 +30,12 @@ class TemperatureScaling(Calibrator):
     A `Bernoulli` has sigmoid(f_t / c) in the first and sigmoid(logit(p) / c) in the second, with one c for
     all its outputs.
 
-    The first keeps draws, and with them the split of uncertainty; it needs `keep_draws=True`. The second
-    needs no draws and changes no order of classes; what comes back has one distribution a row, so that its
+    The first keeps the draws, and so the two parts of the uncertainty; it needs `keep_draws=True`. The second
+    needs no draws and does not change the order of classes; its result has one distribution a row, so that
     mutual information and variation ratio are NaN. With one draw the two are the same.
 
-    The temperature c minimises the negative log-likelihood of the labels. It is looked for between 1/20
-    and 20, and is at the lower end where every label is right, which no temperature above 0 satisfies.
+    The temperature c minimises the negative log-likelihood of the labels between 1/20 and 20. It is at the
+    lower end if every label is right, where the minimum is at 0.
 
     Args:
         over: "draws" or "mean".
@@ -77,8 +77,8 @@ class TemperatureScaling(Calibrator):
         owner = "TemperatureScaling.fit"
         check_classes(owner, prediction)
         labels = check_labels(owner, prediction, y, ignore_index)
-        # Rows that count, classes last: (T, M, K)
-        # In double precision: the minimum of a sum of rounded numbers is hundreds of times as vague.
+        # Rows that count, classes last: (T, M, K). In double precision, as rounded sums would locate the
+        # minimum hundreds of times less exactly.
         rows = self._class_logits(prediction).flatten(1, -2).to(torch.float64)
         if ignore_index is not None:
             counted = labels != ignore_index
@@ -95,7 +95,7 @@ class TemperatureScaling(Calibrator):
         return self
 
     def apply(self, prediction: Prediction) -> Prediction:
-        """The prediction at the temperature that was found."""
+        """The prediction at the fitted temperature."""
         self.must_be_fitted("apply")
         check_classes("TemperatureScaling.apply", prediction)
         likelihood = prediction.likelihood
@@ -121,7 +121,7 @@ class TemperatureScaling(Calibrator):
         return None if self._temperature is None else {"temperature": self._temperature}
 
     def put(self, fitted: Mapping[str, Any]) -> None:
-        """Take a temperature."""
+        """Set the temperature."""
         temperature = float(fitted["temperature"])
         if not 0 < temperature < math.inf:
             raise ValueError(must("TemperatureScaling", "temperature", "a positive number", temperature))
@@ -130,7 +130,7 @@ class TemperatureScaling(Calibrator):
     def _class_logits(self, prediction: Prediction) -> Tensor:
         """(T, N, ..., K) log-probabilities of every class, in which the scaling is a division."""
         if self.over == "mean":
-            # A class of probability 0 stays impossible, and must not make 0 times infinity.
+            # Without 0, whose logarithm is infinite; such a class stays as good as impossible.
             tiny = torch.finfo(prediction.mean.dtype).tiny
             return prediction.class_probs.clamp_min(tiny).log().unsqueeze(0)
         assert isinstance(prediction.likelihood, ClassLikelihood)
@@ -138,7 +138,7 @@ class TemperatureScaling(Calibrator):
 
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function of one number is least: the best of a grid, then golden section around it."""
+    """The minimum of a function of one number: the best of a grid, then golden section around it."""
     grid = torch.linspace(low, high, _GRID, dtype=torch.float64).tolist()
     values = [function(point) for point in grid]
     best = min(range(_GRID), key=lambda index: values[index])

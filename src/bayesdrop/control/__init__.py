@@ -1,4 +1,4 @@
-"""Acting on uncertainty: worlds, agents, bandits, and models to plan with (extra "control")."""
+"""Decisions under uncertainty: worlds, agents, bandits, and models for planning (extra "control")."""
 
 from bayesdrop.errors import require
 

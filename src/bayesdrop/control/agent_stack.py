@@ -1,4 +1,4 @@
-"""AgentStack: agents of many seeds side by side, their small Q-networks one batched product."""
+"""AgentStack: agents of many seeds side by side, whose small Q-networks run as one batched product."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["AgentStack", "TemporalDifference"]
 
 Actions = NDArray[np.int64]
 Seen = NDArray[np.float32]
-#: updates from one look at whether all is finite to the next
+#: updates between two checks that all parameters are finite
 _METHODS = ("bernoulli", "concrete", "learnable")
 _CHECK_EVERY = 1000
 _STEPS_AHEAD = 64
@@ -37,11 +37,11 @@ class TemporalDifference(Head):
     """(Q(s, a) - target)^2 / 2 of the action that was taken: y is (M, B, 2), the action and its target."""
 
     def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
-        """Of every row, (M, B)."""
+        """The loss of every row, (M, B)."""
         return 0.5 * self._error(output, y).square().squeeze(-1)
 
     def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
-        """Of `loss` in the values; those of other actions have none."""
+        """The derivative of `loss` in the values; 0 for the actions that were not taken."""
         return torch.zeros_like(output).scatter_(-1, y[..., :1].long(), self._error(output, y))
 
     @staticmethod
@@ -50,22 +50,22 @@ class TemporalDifference(Head):
 
 
 class AgentStack:
-    """M agents that explore alike, each with its own seed, world, memory and Q-network.
+    """M agents that explore in the same way, each with its own seed, world, memory and Q-network.
 
     The networks are perceptrons of ReLU units with dropout before the layers that `p` and `input_p` name;
-    forward and backward passes are those of `bayesdrop.stacked`. An agent comes out the same whoever stands
-    beside it. `network(m)` is agent m's as a plain module of our layers. For other networks, or one agent in
-    many worlds, see `ThompsonAgent`.
+    forward and backward passes are those of `bayesdrop.stacked`. An agent does not depend on the other agents
+    of its stack. `network(m)` is the network of agent m as a module of our layers. For other networks, or one
+    agent in many worlds, see `ThompsonAgent`.
 
-    With `members` above one an agent has as many networks, from first weights of their own, and one of them,
-    held as a draw would be, acts: bootstrapped DQN. Every transition is kept for a member with chance
-    `bootstrap`.
+    With `members` above one, every agent has that many networks, each with its own initial weights. One of
+    them acts, held for as long as a draw would be: bootstrapped DQN. A member learns from a transition with
+    chance `bootstrap`.
 
     Args:
         explore: `Thompson`, `EpsilonGreedy` or `Greedy`.
-        learning: of the Q-networks.
+        learning: how the Q-networks are trained.
         inputs: D, numbers of an observation.
-        num_actions: that there are.
+        num_actions: number of actions.
         seeds: one for each agent.
         hidden: widths of the hidden layers.
         p: chance of dropping hidden units: one number, or one for each hidden layer; learned rates start
@@ -75,8 +75,8 @@ class AgentStack:
         length_scale: prior length scale l of learned rates' regulariser.
         members: networks of an agent.
         bootstrap: chance that a member learns from a transition.
-        first_scale: factor of the first weights of the first layer, which are N(0, 1 / inputs): sqrt(inputs)
-            is right for observations of which one number is 1 and the others 0.
+        first_scale: factor of the initial weights of the first layer, which are N(0, 1 / inputs): use
+            sqrt(inputs) for observations of which one number is 1 and the others 0.
 
     Reference: Gal & Ghahramani (2016), section 5.4; Osband, Blundell, Pritzel & Van Roy (2016).
     """
@@ -154,7 +154,7 @@ class AgentStack:
         return len(self.seeds)
 
     def act(self, observations: Seen) -> Actions:
-        """(M,) an action of every agent, for what each sees, (M, D). One step of their age."""
+        """(M,) the action of every agent for its observation, (M, D). The agents' age grows by one step."""
         coins = self._coins.next()
         explore = self.explore
         drawing = isinstance(explore, Thompson)
@@ -171,7 +171,7 @@ class AgentStack:
         return best
 
     def _draw_functions(self, explore: Thompson, coins: NDArray[np.float64]) -> None:
-        """New functions for the agents whose turn it is."""
+        """New draws for the agents whose draw is over."""
         due = self._due if explore.hold == "episode" else self._due | (self._left == 0)
         self._acting.redraw(due)
         self._member = np.where(due, (coins[:, 0] * self.members).astype(np.int64), self._member)
@@ -181,7 +181,7 @@ class AgentStack:
         self._due = np.zeros(len(self), np.bool_)
 
     def act_greedily(self, observations: Seen) -> Actions:
-        """(M, E) the best actions under the mean weights of every agent, (M, E, D); a mean over members."""
+        """(M, E) the best actions for observations (M, E, D), by the mean weights, averaged over members."""
         x = torch.from_numpy(observations).repeat_interleave(self.members, 0)
         values = self._acting.mean_values(x)
         chosen: Actions = values.view(len(self), self.members, x.shape[1], -1).mean(1).argmax(-1).numpy()
@@ -196,15 +196,15 @@ class AgentStack:
         terminated: NDArray[np.bool_],
         over: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Store what came of an action, one transition an agent.
+        """Store one transition of every agent.
 
         Args:
             observations: (M, D).
             actions: (M,).
             rewards: (M,).
             next_observations: (M, D).
-            terminated: (M,) whether nothing follows.
-            over: (M,) whether the episode is over, by its end or by being cut off: "episode" ends a draw.
+            terminated: (M,) whether no state follows.
+            over: (M,) whether the episode is over, terminated or truncated: draws held for an "episode" end.
         """
         drawn = self._draw if isinstance(self.explore, Thompson) else None
         places = self.replay.add(observations, actions, rewards, next_observations, terminated, drawn)
@@ -213,7 +213,7 @@ class AgentStack:
         self._due = self._due | (terminated if over is None else over)
 
     def learn(self) -> bool:
-        """One update of every agent, if enough is remembered; returns whether there was one."""
+        """One update of every agent, if its memory has enough transitions; returns whether there was one."""
         learning = self.learning
         if len(self.replay) <= learning.learn_after:
             return False
@@ -279,7 +279,7 @@ class AgentStack:
         return export(trained)
 
     def rates(self) -> list[Tensor]:
-        """The chance of dropping of every layer's inputs, (networks,) each."""
+        """The rates of the inputs of every layer, (networks,) each."""
         found = []
         for layer, fixed in enumerate(self.settings.rates):
             logit = self.parameters.get(f"logit{layer}")
@@ -289,7 +289,7 @@ class AgentStack:
 
 
 class _ActingPass:
-    """One row through all networks, under held masks or mean weights."""
+    """A forward pass of one row for each network, with held masks or mean weights."""
 
     def __init__(self, parameters: Parameters, settings: Settings, networks: Sequence[int]) -> None:
         self._parameters, self._settings = parameters, settings
@@ -306,7 +306,7 @@ class _ActingPass:
             layer.set_rate(torch.full((len(networks), 1, 1), settings.rates[place]))
 
     def redraw(self, due: NDArray[np.bool_]) -> None:
-        """New noise for the agents that are due; that of the others stays."""
+        """New noise for the agents that are due; the others keep theirs."""
         if self._step == _STEPS_AHEAD:
             self._noise.make(_STEPS_AHEAD)
             self._step = 0
@@ -323,7 +323,7 @@ class _ActingPass:
                 self._words[place] = torch.where(rows.view(-1, 1, 1), new, old)
 
     def values(self, observations: Seen, *, held: bool) -> NDArray[np.float32]:
-        """(networks, actions) values of what each agent sees, under its held masks if `held`."""
+        """(networks, actions) values of each agent's observation, under its held masks if `held`."""
         x = torch.from_numpy(observations).unsqueeze(1)
         x = x.repeat_interleave(len(self._parameters["bias0"]) // len(x), 0)
         if not held:
@@ -347,7 +347,7 @@ class _ActingPass:
 
 
 def _start(parameters: Parameters, seeds: Sequence[int], rates: Sequence[float]) -> None:
-    """First weights N(0, 1 / K_in); biases 0.1, of the outputs 0; rates where they start."""
+    """Set initial values: weights N(0, 1 / K_in), biases 0.1 (0 for the outputs), and the rates."""
     last = len(parameters.layout.widths) - 2
     for network, seed in enumerate(seeds):
         source = generator(seed, "init")

@@ -30,10 +30,10 @@ class QAgent(ABC):
     A step of `train` makes one update, however many worlds there are.
 
     Args:
-        network: (N, inputs) -> (N, actions), any module; our layers in it make it random.
+        network: any module from (N, inputs) to (N, actions); dropout in it makes it random.
         inputs: numbers of an observation.
-        learning: how the network is trained; it is not trained if None.
-        seed: of actions, replay and drawn functions. Noise of training follows `torch.manual_seed`.
+        learning: how the network is trained; None for no training.
+        seed: of actions, replay and draws. Noise of training follows `torch.manual_seed`.
         random_for: steps of random actions at the start.
     """
 
@@ -62,7 +62,7 @@ class QAgent(ABC):
         self._met = 0
 
     def act(self, observations: Seen) -> Actions:
-        """(W,) an action for every world, for what is seen there, (W, inputs). A step of the agent's age."""
+        """(W,) the action for every world's observation, (W, inputs). The agent's age grows by one step."""
         worlds = len(observations)
         if self._coins is None or worlds != self._num_worlds:
             self._begin(worlds)
@@ -76,20 +76,20 @@ class QAgent(ABC):
         return np.where(coins[:, 0] < self.random_share(), random, best)
 
     def _begin(self, worlds: int) -> None:
-        """The number of worlds is another now."""
+        """Prepare for a number of worlds; called when it changes."""
         self._num_worlds = worlds
         self._coins = Coins([self.seed], 2 * worlds)
 
     @abstractmethod
     def choose(self, observations: Tensor) -> Actions:
-        """(W,) the actions that are best as far as the agent knows."""
+        """(W,) the actions that the agent takes to be the best."""
 
     def random_share(self) -> float:
         """The chance of a random action."""
         return 0.0
 
     def drawn(self, place: int) -> int:
-        """Index of the function that acts in a world; -1 for the mean weights."""
+        """Index of the draw that acts in a world; -1 for the mean weights."""
         return -1
 
     def remember(
@@ -101,7 +101,7 @@ class QAgent(ABC):
         terminated: NDArray[np.bool_],
         over: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Store what came of the actions in all worlds, with the index of the function that acted."""
+        """Store one transition of every world, with the index of the draw that was held."""
         for place in range(len(actions) if self.replay is not None else 0):
             one = slice(place, place + 1)
             assert self.replay is not None
@@ -116,7 +116,7 @@ class QAgent(ABC):
         self._met += len(actions)
 
     def learn(self) -> bool:
-        """One update, if there is something to learn from; returns whether there was one."""
+        """One update, if the memory has enough transitions; returns whether there was one."""
         if self.learner is None or self.replay is None or self.learning is None:
             return False
         if len(self.replay) <= self.learning.learn_after:
@@ -126,17 +126,17 @@ class QAgent(ABC):
 
 
 class ThompsonAgent(QAgent):
-    """Acts as is best under one function drawn from its Q-network's posterior: Thompson sampling by dropout.
+    """Takes the best action under one draw of its Q-network: Thompson sampling by dropout.
 
-    Every world has a function of its own, held for `hold` steps or until its episode is over. The function
-    is `FunctionDraw(network, seed=seed, index=draw)`; its index is stored with every transition, so that
-    `values_as_acted` gives the values that the action was chosen by, with their gradient: what methods that
-    learn on-policy need (consistent dropout).
+    Every world has a draw of its own, held for `hold` steps or until its episode is over. The draw is
+    `FunctionDraw(network, seed=seed, index=draw)`; its index is stored with every transition, so that
+    `values_as_acted` gives the values by which the action was chosen, with their gradient. Methods that
+    learn on-policy need that (consistent dropout).
 
     Args:
         network: as `QAgent`; something in it must be random.
         inputs: numbers of an observation.
-        hold: steps for which a function is held, or "episode".
+        hold: steps for which a draw is held, or "episode".
         learning: how the network is trained; not at all if None.
         seed: as `QAgent`.
         random_for: steps of random actions at the start.
@@ -178,7 +178,7 @@ class ThompsonAgent(QAgent):
         self._draws, self._left = np.full(worlds, -1), np.zeros(worlds, np.int64)
 
     def choose(self, observations: Tensor) -> Actions:
-        """The best actions under each world's function."""
+        """The best actions under each world's draw."""
         for place in np.flatnonzero(self._left <= 0):
             self._draws[place] = self._next_draw
             self._next_draw += 1
@@ -189,17 +189,17 @@ class ThompsonAgent(QAgent):
         return values.argmax(1).numpy()
 
     def values_as_acted(self, observations: Tensor, draws: Tensor) -> Tensor:
-        """Values of all actions, row i under the function of index draws[i]; -1 is the mean weights.
+        """Values of all actions, row i under the draw of index draws[i]; -1 stands for the mean weights.
 
         Args:
             observations: (N, inputs).
-            draws: (N,) indices, as `Replay` keeps them.
+            draws: (N,) indices, as `Replay` stores them.
 
         Returns: (N, actions), with gradients in the network's weights.
         """
         indices, counts = np.unique(draws.numpy(), return_counts=True)
         if len(indices) > 1 and indices[0] >= 0 and (counts == counts[0]).all():
-            # As many rows under every function: all functions in one pass.
+            # Every draw has the same number of rows: one pass runs all draws.
             by_function = draws.argsort(stable=True)
             with FunctionDraw(self.network, seed=self.seed, index=indices.tolist()):
                 return cast(Tensor, self.network(observations[by_function]))[by_function.argsort()]
@@ -216,7 +216,7 @@ class ThompsonAgent(QAgent):
         return torch.cat(parts)[torch.cat(order).argsort()]
 
     def drawn(self, place: int) -> int:
-        """Index of the function that acts in a world."""
+        """Index of the draw that acts in a world."""
         return int(self._draws[place])
 
     def remember(
@@ -228,16 +228,16 @@ class ThompsonAgent(QAgent):
         terminated: NDArray[np.bool_],
         over: NDArray[np.bool_] | None = None,
     ) -> None:
-        """As `QAgent`; a function that is held for an episode ends with it."""
+        """As `QAgent`; a draw that is held for an episode ends with it."""
         super().remember(observations, actions, rewards, next_observations, terminated)
         self._left[terminated if over is None else over] = 0
 
 
 class GreedyAgent(QAgent):
-    """Acts as is best under the mean weights and learns nothing: for evaluation.
+    """Takes the best action under the mean weights and learns nothing: for evaluation.
 
     Args:
-        network: as `QAgent`; the network of another agent, say.
+        network: as `QAgent`, for example the network of another agent.
         inputs: numbers of an observation.
     """
 
@@ -250,13 +250,13 @@ class GreedyAgent(QAgent):
 
 
 class EpsilonGreedyAgent(QAgent):
-    """Acts at random with a chance that falls with age, else as is best under the mean weights.
+    """Acts at random with a chance that falls with age, and else takes the best action of the mean weights.
 
     Args:
         network: as `QAgent`.
         inputs: numbers of an observation.
-        epsilon: age in steps -> chance of a random action, as `LinearDecay(3_000, 200_000)`, that of the
-            papers.
+        epsilon: from the age in steps to the chance of a random action; the papers use
+            `LinearDecay(3_000, 200_000)`.
         learning: how the network is trained; not at all if None.
         seed: as `QAgent`.
         random_for: steps of random actions at the start.

@@ -16,11 +16,11 @@ __all__ = ["BanditProblem", "Pulls", "TableBandit", "WheelBandit", "play"]
 
 
 class BanditProblem(ABC):
-    """Contexts, and what every arm is expected to give in each."""
+    """Contexts, and the expected reward of every arm in each."""
 
     num_features: int
     num_arms: int
-    noise_std: float = 0.0  #: of a reward
+    noise_std: float = 0.0  #: standard deviation of the noise of a reward
 
     @abstractmethod
     def contexts(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -28,11 +28,11 @@ class BanditProblem(ABC):
 
 
 class WheelBandit(BanditProblem):
-    """The wheel: one safe arm, and four of which one each pays well in one quadrant of a thin rim.
+    """The wheel: one safe arm, and four arms that each pay well in one quadrant of a thin rim.
 
-    A context is uniform in the unit disc. Arm 0 gives 1.2. The others give 1.0, but where |x| > delta, that
-    of the quadrant of x gives 50: arm 1 for x1, x2 > 0, then 2, 3, 4 by turning clockwise. Rewards have a
-    standard deviation of 0.01. The rim has the share 1 - delta^2 of the disc.
+    A context is uniform in the unit disc. Arm 0 gives 1.2 and the others 1.0, except that where |x| > delta
+    the arm of the quadrant of x gives 50: arm 1 for x1, x2 > 0, then arms 2, 3, 4 clockwise. The noise of a
+    reward has a standard deviation of 0.01. The rim is a share of 1 - delta^2 of the disc.
 
     Args:
         delta: inner radius of the rim, in (0, 1).
@@ -67,7 +67,7 @@ class TableBandit(BanditProblem):
     """A table of classes: the right class gives 1, any other 0. Columns are standardised.
 
     Args:
-        x: (N, D); rows come in an order that the generator shuffles, again and again.
+        x: (N, D); contexts are its rows in a random order, a new one for each pass over the table.
         y: classes 0, ..., K - 1, (N,).
     """
 
@@ -93,12 +93,12 @@ class TableBandit(BanditProblem):
 
 @dataclass(frozen=True, eq=False)
 class Pulls:
-    """What a bandit did.
+    """The choices of a bandit, and their rewards.
 
     Attributes:
-        arms: that it chose, (N,).
-        rewards: that they gave, (N,).
-        regret: what the best arm was expected to give more, (N,).
+        arms: (N,) the chosen arms.
+        rewards: (N,) the rewards of these arms.
+        regret: (N,) expected reward of the best arm minus that of the chosen one.
     """
 
     arms: Tensor
@@ -109,15 +109,15 @@ class Pulls:
 def play(
     bandit: Bandit, problem: BanditProblem, num_contexts: int, *, round_size: int = 20, seed: int = 0
 ) -> Pulls:
-    """Let a bandit choose for some contexts, in rounds after which it learns.
+    """Let a bandit choose arms, in rounds after each of which it learns.
 
-    The same seed gives all bandits the same contexts, and an arm the same noise.
+    With the same seed, all bandits see the same contexts, and an arm has the same noise.
 
     Args:
         bandit: made for the problem's features and arms.
-        problem: what it is played on.
-        num_contexts: how many.
-        round_size: contexts from one lesson to the next.
+        problem: gives contexts and expected rewards.
+        num_contexts: N.
+        round_size: contexts of a round.
         seed: of contexts and noise.
     """
     count = whole_number("play", "num_contexts", num_contexts, at_least=1)

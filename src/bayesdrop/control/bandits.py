@@ -18,10 +18,10 @@ __all__ = ["Bandit", "EpsilonGreedyBandit", "ThompsonBandit", "UniformBandit"]
 
 
 class Bandit(ABC):
-    """What chooses arms. Contexts come in rounds: the bandit chooses for all of a round, then learns from it.
+    """Chooses arms for contexts that come in rounds: it chooses for a whole round, then learns from it.
 
     Args:
-        num_features: D, of a context.
+        num_features: D, numbers of a context.
         num_arms: K.
         seed: of its choices and its training.
     """
@@ -41,12 +41,12 @@ class Bandit(ABC):
             return self._choose(contexts)
 
     def learn(self, contexts: Tensor, arms: Tensor, rewards: Tensor) -> None:
-        """Take note of what came of a round.
+        """Learn from the rewards of a round.
 
         Args:
             contexts: (N, D).
-            arms: that were chosen, (N,).
-            rewards: that they gave, (N,).
+            arms: (N,) the chosen arms.
+            rewards: (N,) the rewards of these arms.
         """
         owner = type(self).__name__
         self._check(contexts)
@@ -76,7 +76,7 @@ class Bandit(ABC):
 
 
 class UniformBandit(Bandit):
-    """Every arm as often as any other: what regrets are measured against."""
+    """Chooses every arm with the same chance: the baseline of regrets."""
 
     def _choose(self, contexts: Tensor) -> Tensor:
         return torch.randint(self.num_arms, (len(contexts),), generator=self._generator)
@@ -86,21 +86,21 @@ class UniformBandit(Bandit):
 
 
 class NetworkBandit(Bandit):
-    """A network from a context to the expected rewards of all arms, trained on what was seen.
+    """A bandit with a network from a context to the expected rewards of all arms.
 
-    It minimises, over minibatches of all pulls so far, n of them,
+    After every round, the network is trained on minibatches of the n pulls so far to minimise
 
         (f(x)_arm - reward / reward_scale)^2 / (2 noise_std^2) + KL / n
 
-    after every round, and draws every arm `initial_pulls` times first.
+    Before the network chooses, every arm is pulled `initial_pulls` times.
 
     Args:
         network: (N, D) -> (N, K).
         num_features: D.
         num_arms: K.
         noise_std: of a reward, divided by `reward_scale`.
-        reward_scale: a size that rewards have.
-        initial_pulls: of every arm, in turn, before the network chooses.
+        reward_scale: a typical size of rewards.
+        initial_pulls: how often each arm is pulled first, the arms in turn.
         steps: of Adam after every round.
         batch_size: of a step.
         lr: its learning rate; learned drop rates have ten times that.
@@ -149,7 +149,7 @@ class NetworkBandit(Bandit):
 
     @abstractmethod
     def _best(self, contexts: Tensor, turn: Tensor) -> Tensor:
-        """The arm of every context, which is the `turn`-th that was seen."""
+        """(N,) the arms for contexts (N, D), whose numbers in the order of all contexts are `turn`, (N,)."""
 
     def _learn(self, contexts: Tensor, arms: Tensor, rewards: Tensor) -> None:
         pulls = torch.stack([arms.to(torch.float32), rewards.float() / self.reward_scale], 1)
@@ -186,9 +186,9 @@ class NetworkBandit(Bandit):
 
 
 class ThompsonBandit(NetworkBandit):
-    """Thompson sampling by dropout: every context is acted on by a function of its own, which it maximises.
+    """Thompson sampling by dropout: every context has a draw of its own, whose best arm is chosen.
 
-    The functions of a round go through the network at once. Arguments are those of `NetworkBandit`; the
+    The draws of a round go through the network at once. Arguments are those of `NetworkBandit`; the
     network needs stochastic layers or dropout.
 
     Reference: Gal & Ghahramani (2016), section 5.4; Riquelme, Tucker & Snoek (2018).
@@ -201,13 +201,13 @@ class ThompsonBandit(NetworkBandit):
 
 
 class EpsilonGreedyBandit(NetworkBandit):
-    """The arm with the largest mean, and with chance epsilon any arm.
+    """Chooses the arm with the largest mean reward, or with chance epsilon a random arm.
 
     Args:
         network: as in `NetworkBandit`.
         num_features: D.
         num_arms: K.
-        epsilon: chance of an arm at random, in [0, 1].
+        epsilon: chance of a random arm, in [0, 1].
         options: as of `NetworkBandit`.
     """
 

@@ -13,14 +13,14 @@ _AHEAD = 256
 
 
 class Coins:
-    """Some numbers in [0, 1) a step for every agent, from a generator of its own.
+    """`count` numbers in [0, 1) for every agent and step; every agent has its own generator.
 
     Args:
-        seeds: of the agents.
-        count: numbers a step.
+        seeds: one for each of A agents.
+        count: numbers of an agent in a step.
 
     Attributes:
-        last: (A, count) those of the latest step.
+        last: (A, count) the numbers of the latest step.
     """
 
     def __init__(self, seeds: Sequence[int], count: int) -> None:

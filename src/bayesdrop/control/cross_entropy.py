@@ -1,4 +1,4 @@
-"""The cross-entropy method: the largest value of a function by sampling around its best arguments."""
+"""The cross-entropy method: maximise a function by sampling around its best arguments."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Score = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Best:
-    """What a search found, of R problems.
+    """The result of a search for R problems.
 
     Attributes:
         arguments: (R, ...), the best that were tried.
-        values: (R,), theirs.
-        mean: (R, ...), where the last samples would have been centred.
+        values: (R,), the values of these arguments.
+        mean: (R, ...), mean of the Gaussian after the last iteration.
     """
 
     arguments: Tensor
@@ -43,22 +43,22 @@ def maximise(
     smooth: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Best:
-    """R problems side by side, each by a Gaussian that is refitted to its best samples again and again.
+    """Maximise a function in R problems at once, each by a Gaussian that is refitted to its best samples.
 
-    The best sample so far is among the next ones, so that the value found never falls.
+    The best sample so far is one of the next samples, so that the value found never falls.
 
     Args:
-        score: from (R, samples, ...) to values (R, samples); not finite counts as the worst.
+        score: from (R, samples, ...) to values (R, samples); values that are not finite count as the worst.
         mean: (R, ...), where the search starts.
-        std: of the first samples.
-        samples: of every iteration.
-        elites: how many of the best the Gaussian is fitted to.
-        iterations: how often.
+        std: standard deviation of the first samples.
+        samples: number of samples in each iteration.
+        elites: how many of the best samples the Gaussian is fitted to.
+        iterations: how often the Gaussian is fitted.
         limit: arguments are kept between -limit and limit; None for no limit.
-        least_std: below which no deviation falls.
-        smooth: steps l over which samples vary together along the first axis of an argument, time in a plan:
-            entries i and j of the standard normal noise have correlation exp(-(i - j)^2 / (2 l^2)). White
-            noise (0) pushes a heavy thing to and fro and moves it nowhere.
+        least_std: lower bound of the standard deviations.
+        smooth: correlation length l of the samples along the first axis of an argument, time in a plan:
+            entries i and j of the standard normal noise have correlation exp(-(i - j)^2 / (2 l^2)). With
+            white noise (0), pushes on a heavy body cancel each other, and it hardly moves.
         generator: of the samples.
 
     Reference: Rubinstein & Kroese (2004); with a network that knows its uncertainty, Chua et al. (2018).
@@ -101,7 +101,7 @@ def _factor(length: int, smooth: float) -> Tensor:
     """A factor of the correlations of `length` steps. Shape (length, length)."""
     steps = torch.arange(length, dtype=torch.float64)
     correlation = torch.exp(-0.5 * ((steps.unsqueeze(1) - steps) / smooth).square())
-    # Of very smooth noise, the matrix is singular to rounding.
+    # The matrix of very smooth noise is singular to rounding.
     jitter = 1e-4
     correlation = (correlation + jitter * torch.eye(length, dtype=torch.float64)) / (1 + jitter)
     factor: Tensor = torch.linalg.cholesky(correlation)

@@ -1,4 +1,4 @@
-"""DynamicsModel: a network with dropout that has learned how a world moves, and knows how well."""
+"""DynamicsModel: a network with dropout that predicts the next state of a world, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ Dropout = Literal["concrete", "fixed"]
 
 
 class DynamicsModel(nn.Module):
-    """State and action to the distribution of the next difference of the state.
+    """From a state and an action to the distribution of the change of the state.
 
         s' - s ~ N(c m(s, a), c^2 exp(v(s, a))),        c the fixed output scale
         v = low + softplus(o - low)
 
-    m and o come from a network with dropout before every weight layer: a draw of it is one way in which the
-    world may move. Concrete dropout learns the rates, which fall as data come in; fixed rates stay, or
-    are set by hand with `set_p`.
+    m and o come from a network with dropout before every weight layer: a draw is one way in which the world
+    may move. Concrete dropout learns the rates, which fall as data come in; fixed rates stay as they are
+    unless `set_p` changes them.
 
     Args:
         state_size: S.
         action_size: A.
-        angles: which parts of the state are angles, which the network sees as sine and cosine.
+        angles: places of the parts of the state that are angles; the network sees their sine and cosine.
         state_scale: typical size of every feature of the state, see `StateFeatures`.
         action_scale: typical size of every action.
-        output_scale: typical size of the differences of the state, one for each part.
+        output_scale: typical size of the changes of the state, one for each part.
         hidden: widths of the hidden layers.
         dropout: "concrete" (rates start at p and are learned) or "fixed".
         p: chance of dropping.
         input_p: chance of dropping inputs; as `p` if None, 0 for none.
         length_scale: of the weights' prior.
         temperature: of Concrete dropout, whose masks are hard and have the gradient of relaxed ones.
-        least_log_variance: low, in units of the output scale: noise of the smallest size that is believed.
+        least_log_variance: low, the lower bound of v, in units of the output scale.
         activation: makes the non-linearity.
 
     Shape: (N, S + A) -> (N, 2 S): means m, then log-variances v, as `HeteroscedasticGaussian` has them.
@@ -97,7 +97,7 @@ class DynamicsModel(nn.Module):
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Means and log-variances of the scaled differences, from states and actions side by side."""
+        """Means and log-variances of the scaled changes, from states and actions side by side."""
         size = self.state_size + self.action_size
         if inputs.dim() != 2 or inputs.shape[1] != size:
             want = f"of shape (N, {size}): states, then actions"
@@ -109,7 +109,7 @@ class DynamicsModel(nn.Module):
         return [self.state_size, self.action_size]
 
     def network_inputs(self, state: Tensor, action: Tensor) -> Tensor:
-        """What `body` sees of states (N, S) and actions (N, A)."""
+        """The inputs of `body` for states (N, S) and actions (N, A)."""
         return torch.cat((self.features(state), action / self.action_scale), dim=-1)
 
     def bounded(self, output: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class DynamicsModel(nn.Module):
         return torch.cat((mean, low + F.softplus(raw - low)), dim=-1)
 
     def next_state(self, state: Tensor, output: Tensor, normal: Tensor | None = None) -> Tensor:
-        """Where a state goes, given the output of `forward`: to the mean, or with noise around it.
+        """The next state, given the output of `forward`: its mean, or with noise around that.
 
         Args:
             state: (N, S).
@@ -133,11 +133,11 @@ class DynamicsModel(nn.Module):
         return torch.addcmul(state, mean, self.output_scale)
 
     def set_p(self, p: float, *, input_p: float | None = None) -> None:
-        """Set fixed rates, as a schedule by hand does.
+        """Set the rates of a model with `dropout="fixed"`.
 
         Args:
             p: chance of dropping, of all layers.
-            input_p: of the inputs; as `p` if None. It has no effect where the inputs have no dropout.
+            input_p: chance of dropping inputs; as `p` if None. It has no effect where inputs have no dropout.
         """
         if self.dropout != "fixed":
             raise ValueError(must("DynamicsModel.set_p", "dropout", "'fixed'", self.dropout))
@@ -148,7 +148,7 @@ class DynamicsModel(nn.Module):
                 set_rates(layer, p if place or input_p is None else input_p)
 
     def data(self, transitions: Transitions) -> tuple[Tensor, Tensor]:
-        """Inputs (N, S + A) and scaled differences (N, S) to train on."""
+        """Inputs (N, S + A) and scaled changes (N, S) to train on."""
         sizes = (transitions.states.shape[1], transitions.actions.shape[1])
         if sizes != (self.state_size, self.action_size):
             want = f"of {self.state_size} state parts and {self.action_size} actions, as the model"
@@ -168,19 +168,19 @@ def fit_dynamics(
     clip_norm: float | None = 5.0,
     seed: int = 0,
 ) -> History:
-    """Train a model, from the weights it has, on all that was seen; the last fifth at a fifth of the rate.
+    """Train a model on transitions, from its present weights; the last fifth at a fifth of the learning rate.
 
     Args:
         model: trained in place.
-        transitions: all of them; their number is the N of the regulariser.
-        steps: of the optimiser, at least; whole epochs are run.
+        transitions: all that were seen so far; their number is the N of the regulariser.
+        steps: least number of steps of the optimiser; whole epochs are run.
         batch_size: rows of a step.
         lr: learning rate of the weights.
         rate_lr: learning rate of the drop rates.
         clip_norm: largest norm of the gradient.
         seed: of the order of rows and the noise.
 
-    Returns: what `fit` found.
+    Returns: the history of `fit`.
     """
     steps = whole_number("fit_dynamics", "steps", steps, at_least=1)
     inputs, targets = model.data(transitions)

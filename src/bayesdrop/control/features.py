@@ -1,4 +1,4 @@
-"""What networks see of a state: angles as sine and cosine, everything on a fixed scale."""
+"""Features of a state for networks: angles as sine and cosine, everything on a fixed scale."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["StateFeatures", "scale_of"]
 class StateFeatures(nn.Module):
     """A state without its angles, then their sines, then their cosines, each divided by its scale.
 
-    The scales are fixed: what is standardised anew with every batch of data is another input for the same
-    weights, and what was learned before is lost.
+    The scales are fixed: if features were standardised again whenever data come in, the same weights would
+    get other inputs, and what was learned before would be lost.
 
     Args:
         state_size: S, parts of a state.
-        angles: which of them are angles in radians; features are in the order of the state.
+        angles: places of the angles, in radians; features are in the order of the state.
         scale: one number for each feature, or one for all; 1 if None.
 
     Shape: (..., S) -> (..., S + number of angles).
@@ -43,7 +43,7 @@ class StateFeatures(nn.Module):
         )
         if len(set(self.angles)) != len(self.angles):
             raise ValueError(must(owner, "angles", "different places", tuple(angles)))
-        # Slices are cheaper than places, forward and backward: neighbours of one kind are one slice.
+        # Slices are cheaper than indices, forward and backward: neighbours of one kind are one slice.
         is_angle = [place in self.angles for place in range(self.state_size)]
         runs = [(kind, len(list(run))) for kind, run in itertools.groupby(is_angle)]
         self._lengths = [length for _, length in runs]

@@ -1,4 +1,4 @@
-"""Several functions of one dynamics model, each held for its own group of rows."""
+"""Several draws of one dynamics model, each held for its own group of rows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["HeldFunctions"]
 
 
 class HeldFunctions:
-    """Functions index[0], index[1], ... of a seed: of K n rows, group k of n rows goes through index[k].
+    """Draws index[0], index[1], ... of a seed: of K n rows, group k of n rows goes through draw index[k].
 
-    They are those of `FunctionDraw(model, seed=seed, index=k)`, with gradients in the rows. The noise and
-    the weights are looked at once, here: a model that is trained afterwards needs new functions.
+    Draw k is `FunctionDraw(model, seed=seed, index=k)`; outputs have gradients in the rows. The noise is made
+    when the object is, and weights are read when the number of rows changes: after training, make a new one.
 
     Args:
         model: a dynamics model.
-        seed: names a sequence of functions.
-        index: which of them; None for the mean network, which is one function.
-        means_only: leave out the log-variances, which episodes without noise have no use for.
+        seed: names a sequence of draws.
+        index: which of them; None for the mean network, which counts as one draw.
+        means_only: leave out the log-variances, which episodes without noise do not need.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class HeldFunctions:
         self.means_only = means_only
         self.number = 1 if index is None else len(index)
         if self.number < 1:
-            raise ValueError(must("HeldFunctions", "index", "at least one function", index))
+            raise ValueError(must("HeldFunctions", "index", "at least one draw", index))
         self._noises: dict[nn.Module, Tensor] = {}
         if index is not None:
             numbers = [whole_number("HeldFunctions", "index", each, at_least=0) for each in index]
             with torch.no_grad(), FunctionDraw(model, seed=seed, index=numbers):
-                # A pass tells the draw how many rows there are.
+                # The draw learns the number of rows from a pass.
                 model(model.output_scale.new_zeros(self.number, model.state_size + model.action_size))
                 for layer in model.body:
                     if isinstance(layer, InputNoiseLayer):
@@ -60,7 +60,7 @@ class HeldFunctions:
         """Outputs (K n, 2 S) of the model, or means (K n, S), for states (K n, S) and actions (K n, A)."""
         rows = state.shape[0]
         if rows % self.number:
-            want = f"of a number of rows that {self.number} functions divide"
+            want = f"of a number of rows that {self.number} draws divide"
             raise ValueError(must("HeldFunctions", "state", want, rows))
         if rows != self._rows:
             self._prepare(rows)
@@ -72,7 +72,7 @@ class HeldFunctions:
         return x if self.means_only else self.model.bounded(x)
 
     def _prepare(self, rows: int) -> None:
-        """Noise of as many rows as there are, and weights that ask for no gradient."""
+        """Repeat the noise for a number of rows, and read the weights, without gradients."""
         self._rows = rows
         self._steps = []
         last = self.model.body[-1]
@@ -82,10 +82,10 @@ class HeldFunctions:
             if noise is not None:
                 noise = noise.repeat_interleave(rows // self.number, dim=0)
             if isinstance(linear, nn.Linear):
-                # Of the last layer, the means are the first outputs.
+                # The means are the first outputs of the last layer.
                 kept = self.model.state_size if self.means_only and module is last else None
                 bias = None if linear.bias is None else linear.bias.detach()[:kept]
                 self._steps.append((module, noise, linear.weight.detach()[:kept], bias))
             else:
-                # Of noise that stands alone, what it stands on hands its input on.
+                # A layer of noise alone wraps a module that returns its input.
                 self._steps.append((linear, noise, None, None))

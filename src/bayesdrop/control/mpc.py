@@ -1,4 +1,4 @@
-"""MPC: plan anew at every step, do the first action of the plan, and forget the rest."""
+"""MPC: at every step, make a plan and take its first action."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ __all__ = ["MPC"]
 class MPC:
     """Model-predictive control by the cross-entropy method: no policy is learned.
 
-    Every plan is played in `particles` functions of the model, each held over the horizon, and is judged by
-    the mean of its returns, less `caution` times their standard deviation over the functions: what the model
-    does not know then counts against a plan, and states of which there are no data are kept away from. The
-    plan of the step before, moved on by one, is where the next search starts.
+    Every plan is played in `particles` draws of the model, each held over the horizon, and is scored by the
+    mean of its returns, less `caution` times their standard deviation over the draws: plans whose return the
+    model does not know score lower, so that states without data are avoided. A search starts from the plan
+    of the step before, moved on by one step.
 
     Attributes:
-        model: trained.
-        reward: of states.
+        model: a trained model.
+        reward: from states to rewards.
         horizon: steps that a plan looks ahead.
-        limit: largest action, either way.
-        particles: functions; 0 for the mean network alone.
+        limit: largest size of an action, of either sign.
+        particles: number of draws; 0 for the mean network alone.
         samples: plans of an iteration.
-        elites: of an iteration.
-        iterations: of a step.
-        first_iterations: of the first step, when there is no plan yet.
-        restarts: searches of the first step, of which the best is kept.
-        std: of the first plans.
+        elites: how many of these plans the next ones are sampled around.
+        iterations: number of iterations in a step.
+        first_iterations: number of iterations in the first step, when there is no plan yet.
+        restarts: searches of the first step, of which the best is used.
+        std: standard deviation of the first plans.
         smooth: steps over which the actions of a plan vary together; see `maximise`.
-        caution: kappa, at least 0; above it needs two particles.
-        seed: of plans and functions.
+        caution: kappa, at least 0; above 0, at least two particles are needed.
+        seed: of plans and draws.
 
     Reference: Chua et al. (2018), whose ensembles are draws here. Safe exploration is a use that Gal, Hron &
     Kendall (2017) name.
@@ -77,7 +77,7 @@ class MPC:
         """Forget the plan: an episode begins.
 
         Args:
-            seed: of plans and functions from here on.
+            seed: of plans and draws from here on.
         """
         self.seed = whole_number("MPC", "seed", seed, at_least=0)
         self._generator = torch.Generator().manual_seed(self.seed)
@@ -119,7 +119,7 @@ class MPC:
 
         def score(plans: Tensor) -> Tensor:
             flat = plans.reshape(-1, *plans.shape[2:])
-            # Group k, the plans once more, is played in function k.
+            # The plans are repeated: group k is played in draw k.
             every = flat.repeat(particles, 1, 1)
             returns = self._simulator.play(state, every, self.reward)
             return cautious(returns.reshape(particles, *plans.shape[:2]), self.caution)

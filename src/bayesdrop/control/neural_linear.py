@@ -17,12 +17,12 @@ __all__ = ["NeuralLinear", "NormalInverseGamma"]
 
 @dataclass(frozen=True, eq=False)
 class NormalInverseGamma:
-    """Weights and noise variance of a linear regression, conjugate to it.
+    """Distribution of the weights and the noise variance of a linear regression, conjugate to it.
 
         s^2 ~ InverseGamma(a, b),    w | s^2 ~ N(mean, s^2 precision^-1)
 
     Attributes:
-        mean: of the weights, (D,).
+        mean: (D,), of the weights.
         precision: (D, D), positive definite.
         shape: a.
         scale: b.
@@ -35,12 +35,12 @@ class NormalInverseGamma:
 
     @classmethod
     def prior(cls, size: int, *, precision: float = 0.25, shape: float = 6.0, scale: float = 6.0) -> Self:
-        """Mean zero; the constants are those of Riquelme, Tucker & Snoek (2018), appendix."""
+        """A prior of mean zero, with the constants of Riquelme, Tucker & Snoek (2018), appendix."""
         eye = torch.eye(size, dtype=torch.float64)
         return cls(torch.zeros(size, dtype=torch.float64), precision * eye, shape, scale)
 
     def posterior(self, features: Tensor, rewards: Tensor) -> NormalInverseGamma:
-        """After rewards (N,) of features (N, D).
+        """The posterior given rewards (N,) at features (N, D).
 
         precision' = precision + Z'Z,  mean' = precision'^-1 (precision mean + Z'r),  a' = a + N / 2,
         b' = b + (r'r + mean' precision mean - mean'' precision' mean') / 2
@@ -48,14 +48,14 @@ class NormalInverseGamma:
         z, r = features.double(), rewards.double()
         precision = self.precision + z.t() @ z
         mean = torch.linalg.solve(precision, self.precision @ self.mean + z.t() @ r)
-        # The same as the form above, as a sum of squares: nothing cancels.
+        # Equal to the formula above, but as a sum of squares, which loses no digits by subtraction.
         drift = mean - self.mean
         gap = (r - z @ mean).square().sum() + drift @ self.precision @ drift
         return NormalInverseGamma(mean, precision, self.shape + len(r) / 2, self.scale + float(gap) / 2)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Weights, (count, D)."""
-        # A gamma variable of any shape from torch's global generator would not be seeded by ours.
+        """`count` samples of the weights, (count, D)."""
+        # The global generator, seeded from ours and put back afterwards, samples the gamma variables.
         seed = int(torch.randint(2**62, (), generator=generator))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -71,11 +71,12 @@ class NormalInverseGamma:
 class NeuralLinear(NetworkBandit):
     """Thompson sampling with an exact posterior over the last layer, given the features of a network.
 
-    The network is trained as any other; after every round each arm's regression on the outputs of all but its
-    last layer, and a constant, is made anew from all pulls. An arm's weights are drawn for every context.
+    The network is trained as in `NetworkBandit`. After every round, the rewards of each arm are regressed on
+    the outputs of the last layer but one, and a constant, from all pulls. For every context, the weights of
+    every arm are sampled.
 
     Args:
-        network: `nn.Sequential` that ends in a linear layer; its mean is used where it has dropout.
+        network: `nn.Sequential` that ends in a linear layer; features are those of its mean weights.
         num_features: D.
         num_arms: K.
         options: as of `NetworkBandit`.

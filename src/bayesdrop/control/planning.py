@@ -21,13 +21,13 @@ class Planner:
 
     Attributes:
         horizon: H, steps of a plan.
-        limit: largest action, either way.
-        restarts: searches from nothing, each of which ends in another plan.
-        samples: of an iteration.
-        elites: of an iteration.
-        iterations: of a search from nothing.
-        again: iterations of a search that starts from a plan for another start.
-        std: of the first actions.
+        limit: largest size of an action, of either sign.
+        restarts: independent searches, each of which gives a plan.
+        samples: plans of an iteration.
+        elites: how many of these plans the next ones are sampled around.
+        iterations: number of iterations of such a search.
+        again: number of iterations of a search that begins with the plan for another start.
+        std: standard deviation of the first actions.
         smooth: steps over which the actions of a sample vary together; see `maximise`.
     """
 
@@ -51,15 +51,15 @@ class Planner:
     def plan(
         self, model: DynamicsModel, reward: Reward, starts: Tensor, *, generator: torch.Generator
     ) -> list[tuple[Tensor, Tensor]]:
-        """Plans from the mean of some starts, one of every restart, each changed to suit every start.
+        """One plan of every restart for the mean of the starts, then adapted to each start.
 
         Args:
-            model: its mean network is planned in.
-            reward: of a state.
+            model: plans are played in its mean network.
+            reward: from states to rewards.
             starts: (n, S).
             generator: of the samples.
 
-        Returns: of every restart, the states that its plans go through (n, H, S) and their actions (n, H, A).
+        Returns: for every restart, the states (n, H, S) in which its plans act, and their actions (n, H, A).
         """
         simulator = Simulator(model, particles=1, horizon=self.horizon, noise=False, mean=True)
         nothing = starts.new_zeros(self.restarts, self.horizon, model.action_size)
@@ -111,7 +111,7 @@ class Planner:
 def imitate(
     policy: nn.Module, states: Tensor, actions: Tensor, *, steps: int = 200, lr: float = 2e-2
 ) -> None:
-    """Regress a policy on the states and actions of plans, all of them in every step of Adam.
+    """Train a policy to give the actions of plans in their states; every step of Adam uses all of them.
 
     Args:
         policy: changed in place.

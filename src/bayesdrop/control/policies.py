@@ -17,10 +17,10 @@ class MLPPolicy(nn.Module):
     """One hidden layer of tanh units: a = limit tanh(W2 tanh(W1 f(s) + b1) + b2).
 
     Args:
-        features: of the state.
+        features: f, the features of a state.
         action_size: A.
-        hidden: units.
-        limit: largest action, either way.
+        hidden: number of hidden units.
+        limit: largest size of an action, of either sign.
 
     Shape: (N, S) -> (N, A).
     """
@@ -56,14 +56,14 @@ class RBFPolicy(nn.Module):
 
         a = limit (9 sin v + sin 3 v) / 8,      v = sum_i w_i exp(-|(f(s) - c_i) / l|^2 / 2)
 
-    The squashing is flat at its largest and smallest value and comes back beyond them.
+    The squashing is periodic, and flat where it is largest and smallest.
 
     Args:
-        features: of the state.
+        features: f, the features of a state.
         action_size: A.
-        units: basis functions; centres c_i start as standard normal numbers, weights w_i small, length
-            scales l, one for each feature, at 1.
-        limit: largest action, either way.
+        units: number of basis functions; centres c_i start as standard normal numbers, weights w_i small,
+            length scales l, one for each feature, at 1.
+        limit: largest size of an action, of either sign.
 
     Shape: (N, S) -> (N, A).
     Reference: Deisenroth & Rasmussen (2011); Gal, McAllister & Rasmussen (2016).

@@ -1,4 +1,4 @@
-"""PolicySearch: policies that do well in a dynamics model, under all that the model is unsure of."""
+"""PolicySearch: policies of high expected return in a dynamics model, its uncertainty included."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Starts = Callable[[int, torch.Generator], Tensor]
 
 @dataclass(frozen=True)
 class Found:
-    """The policies that a search ends with, the best first.
+    """The result of a search: policies, the best first.
 
     Attributes:
-        policies: as the model judges them, under functions that none was searched with.
-        returns: what the model expects of each.
-        names: what each is: "plan", "improved" or "incumbent".
+        policies: ordered by their returns in draws of the model that the search did not use.
+        returns: the expected return of each policy, by the model.
+        names: where each comes from: "plan", "improved" or "incumbent".
     """
 
     policies: list[nn.Module]
@@ -37,7 +37,7 @@ class Found:
 
     @property
     def policy(self) -> nn.Module:
-        """The best of them."""
+        """The best policy."""
         return self.policies[0]
 
 
@@ -45,27 +45,27 @@ class Found:
 class PolicySearch:
     """Search for policies by gradients of the return of imagined episodes.
 
-        maximise E over functions f of the model of sum_t r(s_t),     s_t+1 = f(s_t, pi(s_t)) + noise
+        maximise E over draws f of the model of sum_t r(s_t),     s_t+1 = f(s_t, pi(s_t)) + noise
 
-    The expectation is over `particles` functions, each held over its whole episode, with common random
-    numbers that are drawn anew every `redraw_every` steps.
+    The expectation is over `particles` draws, each held over its whole episode. Draws and noise are the same
+    for all policies, and are replaced every `redraw_every` steps.
 
     Attributes:
         horizon: H, steps of an episode.
-        reward: of states (..., S), by which candidates are judged.
-        starts: from a number and a generator to states (n, S).
-        particles: functions of a step of the gradient.
-        steps: of Adam.
+        reward: from states (..., S) to rewards, by which candidates are compared.
+        starts: from a number n and a generator to first states (n, S).
+        particles: number of draws in a gradient step.
+        steps: number of steps of Adam.
         lr: its learning rate.
         clip_norm: largest norm of a policy's gradient.
-        redraw_every: steps from one set of functions and noise to the next.
-        judges: functions by which policies are compared, none of which was searched with.
-        noise: whether the model's noise is part of the episodes. It is at least the model's least noise,
-            which is more than a pole that has to be balanced can bear.
+        redraw_every: steps from one set of draws and noise to the next.
+        judges: number of draws by which policies are compared; the search does not use them.
+        noise: whether the model's noise is part of the episodes. The model's least noise can be too much for
+            a task such as balancing a pole.
         moment_matching: see `rollout`; for one policy at a time.
         planner: makes the plans of `from_plans`.
-        plan_starts: from which plans are made.
-        imitation_steps: of the regression on the plans.
+        plan_starts: number of starts from which plans are made.
+        imitation_steps: number of steps of `imitate`.
         imitation_lr: its learning rate.
     """
 
@@ -102,17 +102,19 @@ class PolicySearch:
         seed: int = 0,
         objective: Reward | None = None,
     ) -> Tensor:
-        """Gradient steps on a policy, which is changed in place. From random weights, this is deep PILCO.
+        """Improve a policy in place by gradient steps. From random weights, this is deep PILCO.
 
-        Several policies of one kind are improved side by side, each by its own gradient. Every time that
-        functions are drawn anew the policies are judged by others, and each has its best parameters at the
-        end: the return of an unstable pole is a rugged function of a policy, and one step can lose it.
+        Several policies of one kind are improved side by side, each by its own gradient. Whenever new draws
+        are made, the policies are scored by the draws of `judges`, and at the end each gets the parameters of
+        its best score: the return of an unstable pole changes abruptly with the policy, and one step can
+        ruin it.
 
         Args:
-            model: trained.
-            policy: one with parameters, or several.
-            seed: of functions, noise and starts.
-            objective: reward that is searched by, if not `reward`: one that is felt from further away.
+            model: a trained model.
+            policy: one module with parameters, or several.
+            seed: of draws, noise and starts.
+            objective: reward of the search in place of `reward`, such as a wider one that has a gradient far
+                from the goal.
 
         Returns: the return of every step by `objective`, (steps, policies).
         """
@@ -133,7 +135,7 @@ class PolicySearch:
             value = simulator.run(stack, start).returns(objective)
             by_policy = value.reshape(self.particles, stack.number).mean(0)
             (-by_policy.sum()).backward()  # type: ignore[no-untyped-call]
-            # An episode that leaves all bounds has no gradient; the next functions may have one.
+            # The gradient of an episode that overflows is not finite; the next draws may do better.
             stack.clip_gradients(self.clip_norm)
             optimizer.step()
             returns[step] = by_policy.detach()
@@ -149,7 +151,7 @@ class PolicySearch:
     def expected_return(
         self, model: DynamicsModel, policy: nn.Module | Sequence[nn.Module], *, seed: int = 0
     ) -> Tensor:
-        """The mean return of policies under `judges` functions of the model. Shape (policies,)."""
+        """The mean return of policies under `judges` draws of the model. Shape (policies,)."""
         stack = self._stack(model, policy)
         judge = self._simulator(model, self.judges, seed)
         return self._judged(judge, stack, self._begun(self.judges, seed, stack), self.reward)
@@ -165,20 +167,21 @@ class PolicySearch:
         plan_below: float = math.inf,
         keep: int = 3,
     ) -> Found:
-        """Plan, imitate the plans, improve by gradients; the best of that and of the incumbents win.
+        """Make plans, train policies that imitate them, improve those, and return the best candidates.
 
-        The candidates are new policies that imitate plans and are then improved, the incumbents improved, and
-        the first incumbent as it is. All are judged by functions that none of them was searched with. Without
-        the unchanged incumbent a policy that works is lost sooner or later to a model that promises more.
+        The candidates are new policies that imitate plans and are then improved, the improved incumbents, and
+        the first incumbent unchanged. All are compared by draws that the search did not use. Without the
+        unchanged incumbent, a policy that works would sooner or later be replaced by one of which the model
+        promises more.
 
         Args:
-            model: trained.
-            make_policy: a new policy.
-            incumbents: the policies of before, the best first; they are not changed.
+            model: a trained model.
+            make_policy: makes a new policy.
+            incumbents: policies of an earlier search, the best first; they are not changed.
             seed: of all that is random.
-            objective: reward that is planned and searched by, if not `reward`.
-            plan_below: where the model expects as much of the first incumbent, no plans are made.
-            keep: how many policies to give back.
+            objective: reward of plans and search in place of `reward`.
+            plan_below: plans are made only if the expected return of the first incumbent is below this.
+            keep: how many policies to return.
         """
         if self.planner is None:
             raise ValueError(must("PolicySearch", "planner", "a Planner to search from plans", None))
@@ -209,7 +212,7 @@ class PolicySearch:
         seed: int,
         objective: Reward | None,
     ) -> list[nn.Module]:
-        """New policies, each of which imitates another plan."""
+        """New policies, each of which imitates the plans of one restart."""
         assert self.planner is not None
         generator = torch.Generator().manual_seed(1_000_003 * seed + 17)
         start = self.starts(self.plan_starts, generator)
@@ -230,7 +233,10 @@ class PolicySearch:
     @torch.no_grad()
     def _judged(self, judge: Simulator, stack: PolicyStack, begun: Tensor, reward: Reward) -> Tensor:
         returns = judge.run(stack, begun).returns(reward).reshape(self.judges, stack.number)
-        return torch.nan_to_num(returns, nan=0.0).mean(0)
+        # An episode that overflows must not score higher than a finite one, also where returns are negative.
+        finite = returns[returns.isfinite()]
+        worst = min(0.0, float(finite.min())) if len(finite) else 0.0
+        return torch.nan_to_num(returns, nan=worst, posinf=worst).mean(0)
 
     def _simulator(self, model: DynamicsModel, particles: int, seed: int) -> Simulator:
         return Simulator(

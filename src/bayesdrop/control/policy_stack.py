@@ -15,16 +15,16 @@ __all__ = ["PolicyStack"]
 
 
 class PolicyStack:
-    """B policies as one: a step of many small networks costs little more than that of one.
+    """B policies that run as one: a step of many small networks costs little more than a step of one.
 
-    Of the rows of a batch, in blocks of B n, the first n are the first policy's, the next n the second's.
+    In every block of B n rows, the first n rows belong to the first policy, the next n to the second.
 
     Args:
-        owner: who asks, for errors.
+        owner: the caller, for errors.
         policies: modules of one kind with parameters, from states (N, S) to actions (N, A).
 
     Attributes:
-        parameters: tensors (B, ...), copies, which gradients are taken in.
+        parameters: copies of the policies' parameters, (B, ...), which have gradients.
     """
 
     def __init__(self, owner: str, policies: Sequence[nn.Module]) -> None:
@@ -40,7 +40,7 @@ class PolicyStack:
         ):
             names = [type(policy).__name__ for policy in policies]
             raise ValueError(must(owner, "policy", "policies of one kind and size", names))
-        # The first acts for all: what is no tensor has to be the same.
+        # The code of the first policy runs for all: whatever is not a tensor must be the same.
         settings = [_settings(policy) for policy in policies]
         for other in settings[1:]:
             if other != settings[0]:
@@ -54,7 +54,7 @@ class PolicyStack:
         self._buffers = buffers
         self.parameters = [value for value in self._stacked.values() if value.requires_grad]
         self.number = len(self.policies)
-        # A policy that knows how to act for many of its kind does so faster than vmap.
+        # The `stacked` method of a policy, if it has one, is faster than vmap.
         self._own: Callable[[Mapping[str, Tensor], Tensor], Tensor] | None = None
         same = all((value == value[0]).all() for value in buffers.values())
         if type(policies[0]) is MLPPolicy and same:
@@ -76,11 +76,11 @@ class PolicyStack:
         shape = (self.number, blocks, self._each, actions.shape[-1])
         return actions.reshape(shape).transpose(0, 1).flatten(0, 2)
 
-    #: n
+    #: n, rows of a policy in a block
     _each = 1
 
     def rows_each(self, number: int) -> PolicyStack:
-        """Say that every policy has `number` rows of a block; returns the stack."""
+        """Set n, the rows of a policy in a block; returns the stack."""
         self._each = number
         return self
 
@@ -92,7 +92,7 @@ class PolicyStack:
         return actions
 
     def clip_gradients(self, largest: float) -> None:
-        """Scale the gradient of every policy to a norm of at most `largest`; one that is not finite to 0."""
+        """Scale the gradient of every policy to a norm of at most `largest`; set it to 0 if not finite."""
         gradients = [each.grad for each in self.parameters if each.grad is not None]
         squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
         norm = torch.stack(squares).sum(0).sqrt()
@@ -103,19 +103,19 @@ class PolicyStack:
 
     @torch.no_grad()
     def copied(self) -> list[Tensor]:
-        """The parameters as they are now."""
+        """Copies of the present parameters."""
         return [each.clone() for each in self._stacked.values()]
 
     @torch.no_grad()
     def put_back(self, values: Sequence[Tensor]) -> None:
-        """Give the policies themselves these parameters (B, ...)."""
+        """Write these parameters, (B, ...), into the policies."""
         for name, value in zip(self._stacked, values, strict=True):
             for place, policy in enumerate(self.policies):
                 policy.get_parameter(name).copy_(value[place])
 
 
 def _settings(policy: nn.Module) -> dict[str, str]:
-    """All that a policy and its parts keep as plain numbers, words and lists of them."""
+    """The attributes of a policy and its parts that are numbers, strings, or lists of them."""
     plain = (bool, int, float, str, list, tuple, type(None))
     return {
         f"{path}.{name}": repr(value)

@@ -20,10 +20,10 @@ __all__ = ["QLearner", "check_network"]
 
 
 def check_network(owner: str, network: nn.Module, inputs: int) -> int:
-    """The number of actions that a Q-network has values for; raise unless it takes (N, inputs) to (N, that).
+    """The number of actions of a Q-network; raise unless it takes (N, inputs) to (N, number of actions).
 
     Args:
-        owner: who asks.
+        owner: the caller, for errors.
         network: any module.
         inputs: numbers of an observation.
     """
@@ -46,9 +46,8 @@ def check_network(owner: str, network: nn.Module, inputs: int) -> int:
 class QLearner:
     """Trains any Q-network as `QLearning` says: plain SGD on replayed transitions.
 
-    In training every row has noise of its own: the values of the action that was taken and those of the
-    bootstrap are under different masks, and the gradient goes through the mask of its own forward pass.
-    Learnable (ARM) rates have the gradient of `arm_loss`.
+    In training every row has its own noise: the value of the action that was taken and the values of the next
+    state are computed under different masks. Learnable (ARM) rates have the gradient of `arm_loss`.
 
     Args:
         network: (N, inputs) -> (N, actions).
@@ -64,7 +63,7 @@ class QLearner:
         rest = [p for p in network.parameters() if p.requires_grad and id(p) not in known]
         if not rest:
             raise ValueError(must("QLearner", "network", "a network with weights to train", network))
-        # The prior of learned rates is that of the weights too, in place of their decay.
+        # With learned rates, the divergence contains the penalty of the weights, in place of weight decay.
         self.learns_rates = bool(rates)
         decay = 0.0 if rates else learning.weight_decay
         groups: list[dict[str, Any]] = [
@@ -76,15 +75,15 @@ class QLearner:
         self.updates = 0
 
     def update(self, batch: Batch, *, num_data: int) -> float:
-        """One step of SGD; returns the loss without the regulariser.
+        """Make one step of SGD; return the loss without the regulariser.
 
         Args:
             batch: transitions, (1, B, ...) each.
-            num_data: N of the regulariser: transitions that were met so far.
+            num_data: N of the regulariser: transitions that the agent has met so far.
         """
         learning = self.learning
         x, actions = batch.observations.flatten(0, 1), batch.actions.reshape(-1, 1)
-        # The target network has masks too; without one the bootstrap is the network's, under its own.
+        # Training mode, so that values of the next state have noise too, in a target network as well.
         self.network.train()
         self.target.train()
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Replay: what agents remember, overwritten at random when it is full."""
+"""Replay: memories of transitions, which are overwritten at random when they are full."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from bayesdrop.errors import must, whole_number, whole_seed
 
 __all__ = ["Batch", "Replay"]
 
-#: random numbers that are made ahead, for as many steps
+#: for how many steps random numbers are made at once
 _AHEAD = 256
 
 
 class Batch(NamedTuple):
-    """Transitions of A agents, B each; of one agent the first axis is left out."""
+    """Sampled transitions of A agents, B each."""
 
     observations: Tensor  #: (A, B, D)
     actions: Tensor  #: (A, B) int64
     rewards: Tensor  #: (A, B)
     next_observations: Tensor  #: (A, B, D)
-    terminated: Tensor  #: (A, B) 1 where the episode ended with the step, so that nothing follows
-    draws: Tensor  #: (A, B) int64, index of the function that acted; -1 where none did
-    places: Tensor  #: (A, B) int64, where the transitions lie in the memory of their agent
+    terminated: Tensor  #: (A, B) 1 where the episode ended with the step, so that no state follows
+    draws: Tensor  #: (A, B) int64, index of the draw that was held; -1 for the mean weights
+    places: Tensor  #: (A, B) int64, places of the transitions in the memory of their agent
 
 
 class Replay:
-    """Memories of A agents: the last transitions of each, sampled uniformly with replacement.
+    """Memories of A agents: transitions of each, sampled uniformly with replacement.
 
-    When a memory is full a new transition overwrites one at random, as Karpathy's demo does: old ones fade
-    away instead of being forgotten all at once.
+    In a full memory, a new transition overwrites a random one, as in Karpathy's demo: the chance that a
+    transition is still there falls with its age.
 
     Args:
-        capacity: transitions of each agent.
+        capacity: largest number of transitions of each agent.
         observation_size: D.
         seeds: one for each agent; an agent's samples do not depend on its neighbours.
         batch_size: B.
@@ -66,7 +66,7 @@ class Replay:
         self._step = 0
 
     def __len__(self) -> int:
-        """Transitions of each agent."""
+        """Number of transitions of each agent."""
         return self._size
 
     def add(
@@ -81,14 +81,14 @@ class Replay:
         """Remember one transition of every agent.
 
         Args:
-            observations: (A, D) what was seen.
-            actions: (A,) what was done.
-            rewards: (A,) what it brought.
-            next_observations: (A, D) what was seen then.
-            terminated: (A,) whether the episode ended; not where it was only cut off.
-            draws: (A,) index of the function that acted, if one did.
+            observations: (A, D) before the actions.
+            actions: (A,).
+            rewards: (A,) of the actions.
+            next_observations: (A, D) after the actions.
+            terminated: (A,) whether the episode ended; False where it was only truncated.
+            draws: (A,) index of the draw that was held; None for the mean weights.
 
-        Returns: (A,) where in each memory it was put.
+        Returns: (A,) the place of the transition in each memory.
         """
         if not np.isfinite(rewards).all():
             raise ValueError(must("Replay", "rewards", "finite", rewards))
@@ -111,7 +111,7 @@ class Replay:
             shape = (_AHEAD, self.batch_size)
             self._chance = np.stack([source.random(shape) for source in self._generators])
             self._step = 0
-        # A chance below 1 times the size stays below the size: doubles have digits enough.
+        # A double below 1 times the size, rounded, stays below the size.
         places = (self._chance[:, self._step] * self._size).astype(np.int64)
         self._step += 1
         at = (places + self._starts[:, None]).ravel()

@@ -1,4 +1,4 @@
-"""Imagined episodes: a policy in a dynamics model, every particle in a world of its own."""
+"""Imagined episodes: a policy acts in a dynamics model, and every particle has its own draw of the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rollout:
     """Imagined episodes of P particles over H steps.
 
     Attributes:
-        states: (H + 1, P, S), the first being the start.
+        states: (H + 1, P, S), from the start on.
         actions: (H, P, A).
     """
 
@@ -41,17 +41,17 @@ class Rollout:
     actions: Tensor
 
     def returns(self, reward: Reward) -> Tensor:
-        """The sum over the steps of the reward of the state after each. Shape (P,)."""
+        """The sum of the rewards of all states after the start. Shape (P,)."""
         return reward(self.states[1:]).sum(0)
 
 
 def cautious(returns: Tensor, caution: float) -> Tensor:
-    """The mean over functions of returns, less `caution` times their standard deviation.
+    """The mean of returns over draws, less `caution` times their standard deviation.
 
         mean_k R_k - kappa sqrt( sum_k (R_k - mean)^2 / (K - 1) )
 
     Args:
-        returns: (K, ...) in K functions of a model.
+        returns: (K, ...) in K draws of a model.
         caution: kappa; 0 for the mean alone.
 
     Shape: (...).
@@ -64,13 +64,13 @@ def cautious(returns: Tensor, caution: float) -> Tensor:
 
 
 def moment_matched(particles: Tensor, normal: Tensor, kind: MomentMatching = "diagonal") -> Tensor:
-    """Particles drawn anew from the Gaussian that has their mean and covariance.
+    """New particles, sampled from the Gaussian with the mean and covariance of the old ones.
 
     Args:
-        particles: (P, S), two at least.
+        particles: (P, S), at least two.
         normal: (P, S) of standard normal numbers; the result has gradients in the particles through mean and
             covariance.
-        kind: "diagonal" takes the variances alone, as published programs do; "full" the covariance.
+        kind: "diagonal" uses the variances alone, as published programs do; "full" the covariance.
 
     Shape: (P, S).
     Reference: Gal, McAllister & Rasmussen (2016), algorithm 1.
@@ -90,18 +90,18 @@ def moment_matched(particles: Tensor, normal: Tensor, kind: MomentMatching = "di
 class Simulator:
     """A dynamics model with its randomness held: the same policy has the same episodes every time.
 
-    Particle k moves by function k of the model, one and the same over the whole horizon, with noise that is
-    drawn once (common random numbers): returns of two policies differ by the policies alone, and the return
-    is a smooth function of a policy's parameters.
+    Particle k moves by draw k of the model over the whole horizon, with noise that is sampled once (common
+    random numbers): returns of two policies differ by the policies alone, and the return is a smooth
+    function of a policy's parameters.
 
     Args:
-        model: trained.
-        particles: K. A start of K n rows gives every function n of them.
+        model: a trained model.
+        particles: K, number of draws. Of a start of K n rows, every draw gets n.
         horizon: H, steps.
-        seed: of functions and noise.
-        noise: whether the model's noise is added to the mean difference.
-        moment_matching: after every step, draw the particles anew from a Gaussian: "diagonal" or "full".
-        mean: use the mean network, one function for all rows, instead.
+        seed: of draws and noise.
+        noise: whether the model's noise is added to the mean change.
+        moment_matching: after every step, sample the particles from a Gaussian: see `moment_matched`.
+        mean: use the mean network for all rows instead of draws.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Simulator:
 
         Args:
             policy: from states (P, S) to actions (P, A).
-            start: (S,), or (K n, S) in K groups one after another.
+            start: (S,), or (K n, S): K groups of n rows, one for each draw.
         """
         state = self._checked_start(start)
         rows = len(state)
@@ -162,7 +162,7 @@ class Simulator:
     def play(self, start: Tensor, actions: Tensor, reward: Reward) -> Tensor:
         """Returns of plans (R, H, A), without gradients, from starts (S,) or (R, S). Shape (R,).
 
-        With K functions, R is K n: group k is played in function k.
+        With K draws, R is K n: group k is played in draw k.
         """
         rows, horizon = actions.shape[:2]
         with torch.inference_mode():
@@ -176,7 +176,7 @@ class Simulator:
         return total
 
     def _normal(self, rows: int, what: str, like: Tensor) -> Tensor:
-        """(H, rows, S) standard normal numbers: made once."""
+        """(H, rows, S) standard normal numbers, the same in every call."""
         key = (rows, what)
         if key not in self._normals:
             number = 2 * self.seed + (what == "matching")
@@ -211,13 +211,13 @@ def rollout(
     """Imagined episodes of a policy: one draw of the model for every particle, held over the horizon.
 
     Args:
-        model: trained.
+        model: a trained model.
         policy: from states (P, S) to actions (P, A).
-        start: (S,), or (K n, S) in K groups one after another, one for each particle's function.
+        start: (S,), or (K n, S): K groups of n rows, one for each draw.
         particles: K.
         horizon: H.
-        seed: of functions and noise: common random numbers for all calls with the same.
-        noise: whether the model's noise is added to the mean difference.
+        seed: of draws and noise, which all calls with the same seed have in common.
+        noise: whether the model's noise is added to the mean change.
         moment_matching: "diagonal" or "full": see `moment_matched`.
     """
     simulator = Simulator(

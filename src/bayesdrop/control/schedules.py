@@ -11,7 +11,7 @@ __all__ = ["LinearDecay"]
 
 @dataclass(frozen=True)
 class LinearDecay:
-    """A number that stays at `first` until `start`, falls in a line, and stays at `last` from there on.
+    """A number that is `first` up to the age `start`, then falls linearly, and stays at `last`.
 
         value(age) = min(first, max(last, first (1 - (age - start) / (end - start))))
 
@@ -20,8 +20,8 @@ class LinearDecay:
     Args:
         start: the age, in steps, at which it begins to fall.
         end: the age at which the line would reach 0.
-        first: where it begins.
-        last: where it ends.
+        first: the first value.
+        last: the last value.
 
     >>> paper = LinearDecay(3_000, 200_000)
     >>> paper(0), round(paper(40_000), 2), paper(200_000)

@@ -10,7 +10,7 @@ from bayesdrop.errors import must, real_number, whole_number
 
 __all__ = ["EpsilonGreedy", "Explore", "Greedy", "Hold", "QLearning", "Thompson"]
 
-#: for how many steps one function acts, or "episode"
+#: for how many steps one draw acts, or "episode"
 Hold = int | Literal["episode"]
 
 
@@ -20,8 +20,8 @@ class QLearning:
 
         loss = mean of (Q(s, a) - r - gamma max_a' Q'(s', a'))^2 / 2   [+ regulariser]
 
-    Q' is the network itself under fresh noise of its own, or a copy of it where `target_every` is given; no
-    gradient goes through it. The regulariser of a network with fixed rates is weight_decay |W|^2 / 2 without
+    Q' is the network itself under other noise, or a copy of it where `target_every` is given; no gradient
+    goes through it. The regulariser of a network with fixed rates is weight_decay |W|^2 / 2 without
     the biases. A network with learned rates has KL(q || prior) / N instead, N being the number of
     transitions the agent has met so far: the squared error above is then that of a Gaussian with noise 1.
 
@@ -31,7 +31,7 @@ class QLearning:
         rate_lr: learning rate of drop rates; 10 lr if None.
         batch_size: transitions of an update, drawn with replacement.
         replay_size: transitions that are remembered.
-        learn_after: updates begin when more transitions than this are there.
+        learn_after: updates begin when the memory has more transitions than this.
         weight_decay: of the weights, not of the biases.
         target_every: updates between copies of the network into the target network; none if None.
     """
@@ -60,17 +60,17 @@ class QLearning:
 
     @property
     def learning_rate_of_rates(self) -> float:
-        """That of drop rates."""
+        """The learning rate of drop rates."""
         return 10 * self.lr if self.rate_lr is None else self.rate_lr
 
 
 @dataclass(frozen=True)
 class Thompson:
-    """Act as is best under one drawn function, held for `hold` steps or an episode.
+    """Take the best action under one draw, held for `hold` steps or an episode.
 
     Args:
         hold: steps, or "episode".
-        random_for: steps of random actions before.
+        random_for: steps of random actions at the start.
     """
 
     hold: Hold = 1
@@ -85,11 +85,11 @@ class Thompson:
 
 @dataclass(frozen=True)
 class EpsilonGreedy:
-    """Act at random with chance epsilon(age), else as is best under the mean weights.
+    """Act at random with chance epsilon(age), and else take the best action of the mean weights.
 
     Args:
-        epsilon: age in steps -> chance, as `LinearDecay(3_000, 200_000)`.
-        random_for: steps of random actions before.
+        epsilon: from the age in steps to a chance, such as `LinearDecay(3_000, 200_000)`.
+        random_for: steps of random actions at the start.
     """
 
     epsilon: Callable[[int], float]
@@ -105,7 +105,7 @@ class EpsilonGreedy:
 
 @dataclass(frozen=True)
 class Greedy:
-    """Act as is best under the mean weights, always."""
+    """Always take the best action of the mean weights."""
 
     random_for: int = 0
 

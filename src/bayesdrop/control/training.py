@@ -1,4 +1,4 @@
-"""train(): agents act in worlds, remember and learn, step by step."""
+"""train(): agents act in worlds, store transitions and learn, step by step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Each = Callable[[int, NDArray[np.float64], dict[str, Any]], None]
 
 
 class Learner(Protocol):
-    """What `train` needs of agents: `AgentStack`, `ThompsonAgent` and the others have it."""
+    """The methods that `train` calls; `AgentStack`, `ThompsonAgent` and the other agents have them."""
 
     inputs: int
     num_actions: int
@@ -36,19 +36,19 @@ class Learner(Protocol):
         terminated: NDArray[np.bool_],
         over: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Store what came of them."""
+        """Store one transition of every world."""
 
     def learn(self) -> bool:
-        """One update, if it is time."""
+        """One update, if the memory has enough transitions; returns whether there was one."""
 
 
 def check_worlds(owner: str, agents: Learner, worlds: Any) -> VectorEnv[Any, Any, Any]:
     """The worlds as one `VectorEnv`; raise unless their spaces fit the agents.
 
     Args:
-        owner: who asks.
-        agents: with their `inputs` and `num_actions`; one agent for each world where they have a length.
-        worlds: a `gymnasium.vector.VectorEnv` that begins anew in the same step, or a single `gymnasium.Env`.
+        owner: the caller, for errors.
+        agents: with `inputs` and `num_actions`; agents with a length need as many worlds.
+        worlds: a `gymnasium.vector.VectorEnv` that resets in the same step, or a single `gymnasium.Env`.
     """
     if isinstance(worlds, gymnasium.Env):
         single = worlds
@@ -79,15 +79,15 @@ def train(
 ) -> None:
     """Let agents act in their worlds for some steps, and learn after each.
 
-    A step: every agent acts, every world goes on, transitions are remembered, one update. Worlds that end
-    begin anew in the same step; the last observation of an episode, not the first of the next, is what
-    followed its last action.
+    In a step, every agent acts, every world makes a step, transitions are stored, and one update follows.
+    Worlds whose episode is over reset in the same step; the next observation of the last action is the last
+    one of its episode, not the first one of the next.
 
     Args:
         agents: an `AgentStack` (one agent a world) or one agent for all worlds.
-        worlds: a `gymnasium.vector.VectorEnv` that begins anew in the same step, or a single `gymnasium.Env`.
-        steps: of every world.
-        seed: of the worlds' beginnings; None goes on with their generators.
+        worlds: a `gymnasium.vector.VectorEnv` that resets in the same step, or a single `gymnasium.Env`.
+        steps: number of steps.
+        seed: of the first reset; None leaves the generators of the worlds as they are.
         each: called after every step with its number, counted from 1, the rewards (W,) and the infos. It may
             raise StopIteration to end the training.
     """
@@ -114,7 +114,7 @@ def train(
 
 
 def _followed(new: Seen, over: NDArray[np.bool_], infos: dict[str, Any]) -> Seen:
-    """What followed the actions: the last observation where an episode is over."""
+    """The observations after the actions: the last ones of their episodes where these are over."""
     if not over.any():
         return new
     followed = new.copy()

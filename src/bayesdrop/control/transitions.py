@@ -1,4 +1,4 @@
-"""What was seen while acting: states, actions, and the states that followed."""
+"""Transitions: states, actions, and the states that followed."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Transitions:
 
     @classmethod
     def of_episode(cls, seen: Tensor, actions: Tensor) -> Transitions:
-        """Those of one episode: what was seen (H + 1, S) and done (H, A)."""
+        """The transitions of one episode, from its states (H + 1, S) and actions (H, A)."""
         return cls(seen[:-1], actions, seen[1:])
 
     @classmethod
     def joined(cls, parts: Sequence[Transitions]) -> Transitions:
-        """All of several."""
+        """Several sets of transitions as one."""
         if not parts:
             raise ValueError(must("Transitions.joined", "parts", "at least one", parts))
         return cls(
@@ -64,9 +64,9 @@ class Transitions:
         return Transitions(self.states[rows], self.actions[rows], self.next_states[rows])
 
     def mirrored(self) -> Transitions:
-        """Left for right: every number with the other sign.
+        """The mirror images of all transitions: every number with the opposite sign.
 
-        A world that does not know left from right goes on from the mirror image of a state to the mirror
-        image of what follows. That is prior knowledge, which doubles the data: say so where it is used.
+        In a world that is symmetric, the mirror image of a transition is a possible transition. That is prior
+        knowledge, which doubles the data: say so where it is used.
         """
         return Transitions(-self.states, -self.actions, -self.next_states)

@@ -1,4 +1,4 @@
-"""Data sets, one file each, from `$BAYESDROP_DATA`, from the user's cache, or from their home."""
+"""Data sets, one file each, from `$BAYESDROP_DATA`, from the user's cache, or downloaded."""
 
 from bayesdrop.data.amazon import AMAZON_DOMAINS, AmazonReviews, load_amazon
 from bayesdrop.data.camvid import CAMVID_CLASSES, CAMVID_VOID, CamVid, load_camvid

@@ -22,14 +22,14 @@ _NUM_FREQUENT = 5000
 
 @dataclass(frozen=True, eq=False)
 class AmazonReviews:
-    """Counts of words and pairs of words in reviews of one domain, and whether each review was favourable."""
+    """Counts of words and word pairs in reviews of one domain, and whether each review was favourable."""
 
     domain: str
     features: str
     x: Any  #: (2000, P) scipy CSR matrix of float64 counts: the balanced reviews
     y: NDArray[np.int8]  #: (2000,) +1 favourable, -1 not
     x_more: Any  #: further reviews, called unlabeled, of the "processed" features; None of the "full" ones
-    y_more: NDArray[np.int8] | None  #: their labels, which they have all the same
+    y_more: NDArray[np.int8] | None  #: their labels, which they have in spite of that name
 
 
 def load_amazon(domain: str, features: Literal["full", "processed"] = "full") -> AmazonReviews:
@@ -103,7 +103,7 @@ def review_arrays(positive: Iterable[str], negative: Iterable[str]) -> Arrays:
 def _terms(line: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     for cell in line.split(" "):
-        # A term may hold a colon itself; the count follows the last.
+        # A term may contain a colon; the count follows the last one.
         term, _, count = cell.strip().rpartition(":")
         if term and term != "#label#":
             counts[term] += int(count)

@@ -1,4 +1,4 @@
-"""The arrays of a data set: from a data folder, from the cache, or from its home by a converter."""
+"""The arrays of a data set: from a data folder, from the cache, or converted from its original files."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Fetch = Callable[..., Path]
 def load_arrays(
     name: str, read: Callable[[Path], Arrays], convert: Callable[[Fetch], Arrays] | None = None
 ) -> Arrays:
-    """The arrays of a data set, wherever they are.
+    """The arrays of a data set, from the first of these places that has them.
 
-    In this order: the stored form in `$BAYESDROP_DATA`, the same in the folder `data` of the cache, arrays
-    that were converted before, and the original files, which are downloaded unless they were put into the
-    cache by hand; what is converted must hash to what the registry says, and is kept.
+    The stored form in `$BAYESDROP_DATA`; the same in the folder `data` of the cache; arrays that were
+    converted before; the original files, which are downloaded unless the user has put them into the cache.
+    Converted arrays must have the checksum of the registry, and are kept in the cache.
 
     Args:
         name: one of `DATASETS`.
@@ -63,12 +63,12 @@ def load_arrays(
 
 
 def fetch_original(dataset: DataSet, file: str, sha256: str = "") -> Path:
-    """An original file of a data set: one that is there already, or else a download that is kept.
+    """An original file of a data set, from the cache or downloaded to it.
 
     Args:
-        dataset: whose file it is.
+        dataset: the data set.
         file: its address after `dataset.download`; the last part is its name in the cache.
-        sha256: that the file must have; not checked if empty.
+        sha256: the file's checksum; not checked if empty.
     """
     path = _originals(dataset) / Path(file).name
     if path.exists():
@@ -88,7 +88,7 @@ def fetch_original(dataset: DataSet, file: str, sha256: str = "") -> Path:
         )
     except (OSError, ValueError) as error:
         # requests' errors are OSErrors; a checksum that does not agree is a ValueError.
-        reason = f"{dataset.download}{file} could not be had ({type(error).__name__}: {error})."
+        reason = f"{dataset.download}{file} could not be downloaded ({type(error).__name__}: {error})."
         raise DataNotFound(_not_here(dataset, f"{reason} {by_hand}")) from error
     return path
 

@@ -25,10 +25,10 @@ CAMVID_VOID = 11
 
 @dataclass(frozen=True, eq=False)
 class CamVid:
-    """One part of the set."""
+    """The frames and labels of one part of CamVid."""
 
     x: Tensor  #: (N, 3, 360, 480) uint8, red, green, blue
-    y: Tensor  #: (N, 360, 480) uint8, a place in `CAMVID_CLASSES`, or `CAMVID_VOID`
+    y: Tensor  #: (N, 360, 480) uint8, an index of `CAMVID_CLASSES`, or `CAMVID_VOID`
     names: tuple[str, ...]  #: of the frames
 
 

@@ -31,16 +31,16 @@ _TILES, _SIDE = 100, 32
 
 @dataclass(frozen=True, eq=False)
 class CIFAR10:
-    """50,000 training images, or as many as were asked for, and 10,000 to test, in their original order."""
+    """Up to 50,000 training images and 10,000 test images, in their original order."""
 
     x_train: Tensor  #: (N, 3, 32, 32) uint8, red, green, blue
-    y_train: Tensor  #: (N,) int64, a place in `CIFAR10_CLASSES`
+    y_train: Tensor  #: (N,) int64, an index of `CIFAR10_CLASSES`
     x_test: Tensor  #: (10000, 3, 32, 32) uint8
     y_test: Tensor  #: (10000,) int64
 
 
 def load_cifar10(*, num_batches: int = 5) -> CIFAR10:
-    """CIFAR-10 (Krizhevsky, 2009), downloaded (162 MB) where it is not at hand.
+    """CIFAR-10 (Krizhevsky, 2009), downloaded (162 MB) if it is not there yet.
 
     Args:
         num_batches: how many of the five training batches of 10,000 images; each takes a second or so.
@@ -58,7 +58,7 @@ def load_cifar10(*, num_batches: int = 5) -> CIFAR10:
 
 
 def binary_batch(content: bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Images (n, 3, 32, 32) and labels (n,) of the binary form: a byte of label, then three planes, each."""
+    """Images (n, 3, 32, 32) and labels (n,) of the binary form: a byte for the label, then three planes."""
     records = np.frombuffer(content, dtype=np.uint8).reshape(-1, 1 + 3 * _SIDE * _SIDE)
     return records[:, 1:].reshape(-1, 3, _SIDE, _SIDE), records[:, 0]
 

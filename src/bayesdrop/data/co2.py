@@ -1,4 +1,4 @@
-"""Carbon dioxide in the air of Mauna Loa, 1958 to 2001, as it comes with statsmodels."""
+"""Carbon dioxide in the air of Mauna Loa, 1958 to 2001, from statsmodels."""
 
 from __future__ import annotations
 

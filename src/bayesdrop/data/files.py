@@ -1,4 +1,4 @@
-"""Where files are kept: the folder of the user's data, the cache, and files that are written whole."""
+"""The folders of data sets: the user's data folder and the cache."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["DataNotFound", "cache_folder", "data_folder", "write_whole"]
 
 
 class DataNotFound(FileNotFoundError):
-    """A data set is not at hand and cannot be had from here."""
+    """A data set was not found and cannot be downloaded."""
 
     @property
     def brief(self) -> str:
-        """What is missing, without the places that were looked at: those are of one machine."""
+        """What is missing, without the folders that were searched, which differ between machines."""
         return str(self).partition(". ")[0]
 
 
@@ -27,7 +27,7 @@ def data_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """`$BAYESDROP_CACHE`, or bayesdrop's folder in the place where the system keeps a user's caches.
+    """`$BAYESDROP_CACHE`, or the folder `bayesdrop` where the system keeps a user's caches.
 
     The folder need not exist yet.
     """
@@ -44,7 +44,7 @@ def cache_folder() -> Path:
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write a file so that a reader sees the old one or the whole new one; its folder is made if need be."""
+    """Write a file so that readers see the old one or the whole new one; its folder is made if needed."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_file(target, content, owner="write_whole")

@@ -26,7 +26,7 @@ class Gowalla:
 
 
 def load_gowalla() -> Gowalla:
-    """The 10-core of Gowalla with the split of the LightGCN papers, downloaded where it is not at hand."""
+    """The 10-core of Gowalla with the split of the LightGCN papers, downloaded if it is not there yet."""
     arrays = load_arrays("gowalla", read_npz, _from_home)
     return Gowalla(
         num_users=int(arrays["n_users"]),

@@ -1,4 +1,4 @@
-"""Users and the items they liked, split by users: some are trained on, others are shown a part of theirs."""
+"""Users and the items they liked, split by users for training, validation and testing."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["ImplicitFeedback", "split_by_users"]
 class ImplicitFeedback:
     """Pairs (user, item) as int64 tensors (n, 2). Users are numbered through train, validation and test.
 
-    A model is trained on all pairs of the training users. Of a held-out user it sees the pairs in `seen` and
+    A model is trained on all pairs of the training users. For a held-out user it gets the pairs in `seen` and
     must rank those in `held`.
     """
 
     num_users: int
     num_items: int
-    users: Tensor  #: (num_users,) int64, what the users were called before they were numbered
-    items: Tensor  #: (num_items,) int64, likewise
+    users: Tensor  #: (num_users,) int64, the original ids of the users
+    items: Tensor  #: (num_items,) int64, the original ids of the items
     train: Tensor
     validation_seen: Tensor
     validation_held: Tensor
@@ -44,8 +44,8 @@ def split_by_users(
 ) -> ImplicitFeedback:
     """Split liked items by users, as Liang et al. (2018) do.
 
-    Users with fewer than `min_items` are left out. Items are those of the training users; what the others
-    liked besides is left out. A held-out user with fewer than `min_items` of them left has nothing held.
+    Users with fewer than `min_items` are left out. Items are those of the training users; others are left
+    out. A held-out user with fewer than `min_items` items left has none in `held`.
 
     Args:
         pairs: (n, 2) user and item, any whole numbers.
@@ -53,7 +53,7 @@ def split_by_users(
         num_test: users to test on.
         held_fraction: share of a held-out user's items that must be ranked, rounded down.
         min_items: see above.
-        seed: of the order of users and of what is held.
+        seed: of the order of users and of the choice of held items.
     """
     liked = np.unique(pairs.numpy(), axis=0)
     users, counts = np.unique(liked[:, 0], return_counts=True)

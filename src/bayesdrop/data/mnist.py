@@ -62,12 +62,12 @@ class FashionMNIST:
 
 
 def load_mnist() -> MNIST:
-    """MNIST (LeCun & Cortes), downloaded (11 MB) where it is not at hand."""
+    """MNIST (LeCun & Cortes), downloaded (11 MB) if it is not there yet."""
     return MNIST(**_tensors(load_arrays("mnist", read_npz, lambda fetch: _converted(_MNIST_FILES, fetch))))
 
 
 def load_fashion_mnist() -> FashionMNIST:
-    """The test part of Fashion-MNIST (Zalando), downloaded (4 MB) where it is not at hand."""
+    """The test part of Fashion-MNIST (Zalando), downloaded (4 MB) if it is not there yet."""
     arrays = load_arrays("fashion-mnist", read_npz, lambda fetch: _converted(_FASHION_FILES, fetch))
     return FashionMNIST(**_tensors(arrays))
 

@@ -38,7 +38,7 @@ class Ratings:
 
 
 def load_movielens_100k() -> Ratings:
-    """100,000 ratings of 943 users and 1,682 films, downloaded (5 MB) where they are not at hand.
+    """100,000 ratings of 943 users and 1,682 films, downloaded (5 MB) if they are not there yet.
 
     Terms: GroupLens; for research, with acknowledgement, not to be passed on.
     """
@@ -50,8 +50,8 @@ def load_movielens_100k() -> Ratings:
 def load_movielens_1m() -> ImplicitFeedback:
     """Films rated 4 or 5, split by users: 4,034 train, 1,000 validate and 1,000 test.
 
-    The split is a file of its own that is not downloaded. `DataNotFound` says where it is looked for; a
-    split of one's own is `split_by_users(ratings.liked(), ...)`.
+    The split is a separate file that is not downloaded. `DataNotFound` says where it is looked for;
+    `split_by_users(ratings.liked(), ...)` makes another split.
 
     Terms: GroupLens; for research, with acknowledgement, not to be passed on.
     """
@@ -71,9 +71,9 @@ def load_movielens_1m() -> ImplicitFeedback:
 
 
 def load_movielens_20m() -> Ratings:
-    """20,000,263 ratings of 138,493 users and 26,744 films, downloaded (190 MB) where they are not at hand.
+    """20,000,263 ratings of 138,493 users and 26,744 films, downloaded (190 MB) if they are not there yet.
 
-    The archive is read anew every time, which takes some seconds.
+    The archive is read again every time, which takes some seconds.
 
     Terms: GroupLens; for research, with acknowledgement, not to be passed on.
     """

@@ -25,8 +25,8 @@ class Plays:
     user: Tensor  #: (n,) int64
     item: Tensor  #: (n,) int64
     count: Tensor  #: (n,) int64, at least 1
-    users: NDArray[np.str_]  #: what the users are called
-    items: NDArray[np.str_]  #: what the songs are called
+    users: NDArray[np.str_]  #: the original ids of the users
+    items: NDArray[np.str_]  #: the original ids of the songs
 
     def __len__(self) -> int:
         """Number of triplets."""
@@ -38,9 +38,9 @@ class Plays:
 
 
 def load_msd() -> Plays:
-    """48,373,586 triplets of 1,019,318 users and 384,546 songs, from a file of your own.
+    """48,373,586 triplets of 1,019,318 users and 384,546 songs, from a file that you provide.
 
-    It is not downloaded: no checksum of it is on record. The archive is read anew every time, which takes
+    It is not downloaded, as its checksum is not known. The archive is read again every time, which takes
     minutes.
 
     Terms: The Echo Nest; for research, not commercial.

@@ -1,4 +1,4 @@
-"""Netflix: ratings of films from the Netflix Prize, in the text files that it came in."""
+"""Netflix: ratings of films from the Netflix Prize, in their original text files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FILM = re.compile(rb"^(\d+):[ \t\r]*$", re.MULTILINE)
 
 
 def load_netflix() -> Ratings:
-    """100,480,507 ratings of 480,189 users and 17,770 films, from a folder of your own.
+    """100,480,507 ratings of 480,189 users and 17,770 films, from a folder that you provide.
 
     It is not downloaded. The folder `netflix` of a data folder has the files as they were published,
-    `mv_*.txt`, or joined to `combined_data_*.txt`, at any depth. They are read anew every time, which takes
+    `mv_*.txt`, or joined to `combined_data_*.txt`, at any depth. They are read again every time, which takes
     minutes.
 
     Terms: Netflix; for research, not to be passed on.

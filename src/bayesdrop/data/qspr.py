@@ -45,7 +45,7 @@ class QSPR:
 
 
 def load_qspr() -> QSPR:
-    """The amino acids' table, which is part of this package: it is small enough to be printed.
+    """The table of amino acids, which is part of this package.
 
     Reference: Wold, Sjostrom & Eriksson (2001), PLS-regression: a basic tool of chemometrics.
     """

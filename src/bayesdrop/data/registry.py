@@ -1,4 +1,4 @@
-"""The data sets: where each is found in a data folder, where it comes from, and what its arrays hash to."""
+"""The data sets: their files in a data folder, their origins, and the checksums of their arrays."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _TERMS_UCI = "the UCI repository's; research"
 class DataSet:
     """One data set.
 
-    The SHA-256 is of its arrays (names, types, shapes and values), so that it is the same for every file
-    format they come in; where only that of the original file is known, the file is checked. Without either
-    nothing is downloaded: what comes could not be checked.
+    The SHA-256 is that of its arrays (names, types, shapes and values), and so the same for every file
+    format; where only that of the original file is known, the file is checked. Without either nothing is
+    downloaded, as it could not be checked.
     """
 
     name: str

@@ -28,7 +28,7 @@ class SolarSeries:
 
 
 def load_solar() -> SolarSeries:
-    """The reconstruction of Lean (2004), downloaded (10 kB) where it is not at hand."""
+    """The reconstruction of Lean (2004), downloaded (10 kB) if it is not there yet."""
     table = load_arrays("solar", _read, _from_home)["table"]
     year, cycle, both = torch.from_numpy(table.copy()).T.unsqueeze(-1)
     return SolarSeries(x=year, cycle=cycle, y=both)

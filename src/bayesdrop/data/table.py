@@ -1,4 +1,4 @@
-"""A table for regression with its train and test splits, and one split of it made ready."""
+"""A table for regression with its train and test splits, and one standardised split of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Split", "Table", "from_table"]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """One split: inputs and training targets standardised with the training rows, test targets as they are.
+    """One split: inputs and training targets standardised by the training rows, test targets not.
 
     A prediction of standardised targets is y_mean + y_std * prediction in the target's own unit. A column
     that does not vary is divided by 1.
@@ -74,7 +74,7 @@ class Table:
 def from_table(
     x: Any, y: Any, *, splits: int = 20, test_fraction: float = 0.1, seed: int = 0, name: str = "table"
 ) -> Table:
-    """A data set of one's own, with random splits as the UCI sets of the papers have.
+    """A table from your own numbers, with random splits like those of the UCI sets.
 
     >>> table = from_table([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0], [0.0, 1.0]], [1, 2, 3, 4], test_fraction=0.25)
     >>> table.num_splits, table.split(0).x_train.shape
@@ -121,6 +121,6 @@ def _numbers(argument: str, value: Any) -> np.ndarray[Any, np.dtype[np.float64]]
 def _scale(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and population standard deviation of every column; 1 where a column does not vary."""
     std = rows.std(0, correction=0)
-    # A constant column keeps a rounding error of its mean: it is a deviation of nothing.
+    # The deviation of a constant column is the rounding error of its mean, not exactly 0.
     constant = rows.amax(0) == rows.amin(0)
     return rows.mean(0), torch.where(constant, torch.ones_like(std), std)

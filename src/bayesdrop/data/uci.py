@@ -18,7 +18,7 @@ __all__ = ["UCI", "load_uci"]
 
 
 class UCIShape(NamedTuple):
-    """What a set must look like."""
+    """The sizes that a set must have."""
 
     rows: int
     features: int
@@ -44,8 +44,8 @@ UCI = {
 def load_uci(name: str) -> Table:
     """One of the UCI regression sets, with the splits that the papers use.
 
-    Six of them (boston, concrete, energy, kin8nm, power, protein) are downloaded where they are not at
-    hand. The others have no checksum on record and must be put in place by hand; `DataNotFound` says where.
+    Six of them (boston, concrete, energy, kin8nm, power, protein) are downloaded if they are not there yet.
+    The checksums of the others are not known: their files must be provided; `DataNotFound` says where.
 
     Args:
         name: a key of `UCI`.
@@ -73,23 +73,23 @@ def load_uci(name: str) -> Table:
 
 
 def read_texts(folder: Path, splits: int) -> Arrays:
-    """A set in the form of its home: data.txt, index_features.txt, index_target.txt and an index a split.
+    """A set in its original form: data.txt, index_features.txt, index_target.txt and two indices a split.
 
     Args:
-        folder: that has those files.
-        splits: how many.
+        folder: the folder of those files.
+        splits: how many splits.
     """
     return texts_to_arrays({file: folder / file for file in text_files(splits)}, splits)
 
 
 def text_files(splits: int) -> list[str]:
-    """Names of the files of a set in its home's form."""
+    """Names of the files of a set in its original form."""
     indices = [f"index_{part}_{split}.txt" for split in range(splits) for part in ("train", "test")]
     return ["data.txt", "index_features.txt", "index_target.txt", *indices]
 
 
 def texts_to_arrays(files: dict[str, Path], splits: int) -> Arrays:
-    """Arrays of the stored form from the files of a set's home."""
+    """The arrays of the stored form from the original files of a set."""
 
     def indices(file: str) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         # Row numbers are written as floats in some sets.
@@ -105,7 +105,7 @@ def texts_to_arrays(files: dict[str, Path], splits: int) -> Arrays:
 
 
 def read_year(path: Path, num_train: int) -> Arrays:
-    """YearPredictionMSD.txt: the year, then 90 features; the first rows train, as its page asks.
+    """YearPredictionMSD.txt: the year, then 90 features; the first rows train, as its page says.
 
     Args:
         path: of the file, with commas between numbers.
@@ -122,7 +122,7 @@ def read_year(path: Path, num_train: int) -> Arrays:
 
 
 def _by_hand(name: str) -> Arrays | None:
-    """A set in its home's form that someone put beside where the stored form would be."""
+    """A set in its original form, if a user has put it where the stored form would be; else None."""
     stored = Path(DATASETS[f"uci-{name}"].stored)
     named = data_folder()
     for folder in [*([] if named is None else [named]), cache_folder() / "data"]:
@@ -142,7 +142,7 @@ def _from_home(name: str, fetch: Fetch) -> Arrays:
 
 
 def _check(name: str, arrays: Arrays) -> None:
-    """That a file has the shape the papers print and that every split is a partition of the rows."""
+    """Raise unless a set has the sizes of the papers and every split is a partition of the rows."""
     shape = UCI[name]
     found = UCIShape(*arrays["X"].shape, *arrays["train_idx"].shape)
     partition = np.arange(shape.rows)

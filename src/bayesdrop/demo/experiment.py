@@ -21,7 +21,7 @@ from bayesdrop.objectives import NegativeELBO
 from bayesdrop.predict import Prediction, predict
 from bayesdrop.trace import evaluating
 
-__all__ = ["DemoConfig", "DemoResult", "Score", "Split", "run_demo"]
+__all__ = ["DemoConfig", "DemoResult", "DemoSplit", "Score", "run_demo"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class DemoConfig:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class DemoSplit:
     """The record in three: trained on, held out among those, and after them."""
 
     train: CO2Series
@@ -106,7 +106,7 @@ class DemoResult:
     """What the demo measured, and what its picture shows."""
 
     config: DemoConfig
-    split: Split
+    split: DemoSplit
     grid: Tensor  #: (N, 1) decimal years of the two predictions
     mc: Prediction  #: on the grid
     standard: Prediction  #: on the grid; one function, so its epistemic variance is 0
@@ -179,7 +179,7 @@ def run_demo(config: DemoConfig | None = None, *, progress: bool | None = None) 
         return _run(config, split_record(load_co2(), config), progress)
 
 
-def _run(config: DemoConfig, split: Split, progress: bool | None) -> DemoResult:
+def _run(config: DemoConfig, split: DemoSplit, progress: bool | None) -> DemoResult:
     train = split.train
     torch.manual_seed(config.seed)
     hidden = mlp(5, [config.width] * config.depth, 1, p=config.p, input_p=0)
@@ -250,14 +250,14 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def split_record(record: CO2Series, config: DemoConfig) -> Split:
+def split_record(record: CO2Series, config: DemoConfig) -> DemoSplit:
     """The early months, less a random share of them; that share; and the months after."""
     early = record.between(-math.inf, config.train_until)
     generator = torch.Generator().manual_seed(config.seed)
     order = torch.randperm(len(early), generator=generator)
     count = max(1, round(config.held_out * len(early)))
     held_out, kept = order[:count].sort().values, order[count:].sort().values
-    return Split(
+    return DemoSplit(
         train=CO2Series(early.x[kept], early.y[kept]),
         interpolation=CO2Series(early.x[held_out], early.y[held_out]),
         extrapolation=record.between(config.train_until, config.test_until),

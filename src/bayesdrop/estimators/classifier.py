@@ -29,7 +29,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
     (`bayesdrop.Bernoulli`), and probabilities, predictions and uncertainties have that shape too.
 
     Args:
-        preset: "default", "quick", or a paper's protocol: "gal2016", "gal2018", "two-layers".
+        preset: "default", "quick", "best", or a paper's protocol: "gal2016", "gal2018", "two-layers".
         method: posterior: "bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "mixture",
             "variational" or "meanfield".
         hidden: width of every hidden layer, or an int for one layer.

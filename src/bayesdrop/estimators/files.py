@@ -207,12 +207,12 @@ def _encoder(name: str, columns: int, tensors: dict[str, Tensor]) -> Encoder:
         key.removeprefix(start): tensors.pop(key).numpy() for key in list(tensors) if key.startswith(start)
     }
     encoder = Encoder.from_dict(arrays)
-    whole = {key: array for key, array in arrays.items() if not key.startswith("trees.")}
+    whole = {key: array for key, array in arrays.items() if not key.startswith("guess.")}
     chosen = whole.pop("chosen", None)
     if chosen is not None:
         inside = chosen.ndim == 1 and bool(((chosen >= 0) & (chosen < columns)).all())
         _check("encoder", chosen.dtype == np.int64 and inside and len(chosen) > 0)
-    outputs = 0 if encoder.trees is None else len(encoder.trees.base)
+    outputs = 0 if encoder.guess is None else encoder.guess.width
     encoded = (columns if chosen is None else len(chosen)) + outputs
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("low", "high", "margin"), (columns,))
     shapes |= dict.fromkeys(("mean", "scale"), (encoded,))

@@ -28,7 +28,7 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
     about those rows chooses the mixture and sets its noise (see `bayesdrop.stacked.FitRecipe`).
 
     Args:
-        preset: "default", "quick", or a paper's protocol: "gal2016", "gal2018", "two-layers".
+        preset: "default", "quick", "best", or a paper's protocol: "gal2016", "gal2018", "two-layers".
         method: posterior: "bernoulli", "concrete", "learnable", "gaussian", "dropconnect", "mixture",
             "variational" or "meanfield". This and the following replace what the preset says where they are
             not None.

@@ -1,8 +1,8 @@
 """Multilayer perceptrons: masked linear maps with element-wise functions between, run for many draws.
 
-Two ways, both exact. *Stacked*: all draws of a chunk in one batched product, the noise folded into the
-weights where these are the smaller. *Kept units*: a unit that a shared mask drops is dropped for the
-whole batch, so a draw needs only the kept rows and columns of every weight matrix.
+There are two ways, both exact. *Stacked*: all draws of a chunk in one batched product, the noise folded into
+the weights where these are smaller than the inputs. *Kept units*: a unit that a shared mask drops is dropped
+for the whole batch, so a draw needs only the kept rows and columns of every weight matrix.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Step = Map | Callable[[Tensor], Tensor]
 
 
 def elementwise(func: Callable[..., Any], rest: tuple[Any, ...], kwargs: dict[str, Any]) -> Step | None:
-    """A step that works on every element by itself: func(h, *rest, **kwargs); None if it is not known to."""
+    """The step h -> func(h, *rest, **kwargs); None unless it is known to work element by element."""
     row = TABLE.get(canonical(func))
     if row is None or not row.elementwise or tensors_in((rest, kwargs)):
         return None
@@ -44,7 +44,7 @@ def elementwise(func: Callable[..., Any], rest: tuple[Any, ...], kwargs: dict[st
 
 
 class Perceptron:
-    """A perceptron behind a constant input (N, K)."""
+    """A perceptron with a constant input (N, K)."""
 
     def __init__(self, start: Tensor, steps: list[Step]) -> None:
         self.start = start
@@ -75,19 +75,19 @@ class Perceptron:
 
     @cached_property
     def units_are_rows(self) -> bool:
-        """Whether every noisy map has fewer outputs than the batch has rows: noise goes into the weights."""
+        """Whether maps have fewer outputs than the batch has rows, so that all noise goes into weights."""
         rows = self.start.shape[0]
         fewer = all(m.weight.shape[0] < rows for m in self.maps)
         return self.maps[0].leaf is not None and fewer and not (prefers_onednn() and _is_cpu(self.start))
 
     def _stacked_units(self, noise: dict[int, Tensor]) -> Tensor:
-        """As `stacked`, with activations (C, units, N), and the same memory for every chunk."""
+        """`stacked` with activations (C, units, N), and the same memory for every chunk."""
         if self._units is None:
             self._units = _StackedUnits(self)
         return self._units.run(noise)
 
     def bytes_per_draw(self) -> int:
-        """What the largest map of a draw touches when draws are stacked."""
+        """Bytes that the largest map of one draw reads and writes when draws are stacked."""
         rows = self.start.shape[0]
         sizes = [
             rows * outputs + (min(rows, outputs) * inputs if m.leaf is not None else 0)
@@ -105,7 +105,7 @@ class Perceptron:
         return self._kept.run(noise, draw)
 
     def is_two_valued(self, noise: dict[int, Tensor]) -> bool:
-        """Whether every noise is 0 or one number a unit, as Bernoulli dropout's."""
+        """Whether every noise is a mask: 0 or one number for each unit."""
         for leaf in self.leaves:
             z = noise[leaf.index]
             kept = z.amax(0, keepdim=True)
@@ -118,12 +118,12 @@ def _is_cpu(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.dtype == torch.float32
 
 
-#: outputs of a map from which on one product of all draws is faster than a product for each, where it can be
+#: from this many outputs on, one product of all draws is faster than a product for each draw
 _MANY = 8
 
 
 def _stacked_map(h: Tensor, step: Map, z: Tensor | None, *, own: bool, relu: bool) -> Tensor:
-    """Outputs of all draws. `h` may be written to if it is our `own` and not the model's input."""
+    """Outputs of a map for all draws. `own`: `h` may be written to, as it is not the model's input."""
     weight, bias = step.weight, step.bias
     if z is None:
         return linear(h, weight, bias, relu=relu)
@@ -142,9 +142,9 @@ def _stacked_map(h: Tensor, step: Map, z: Tensor | None, *, own: bool, relu: boo
 
 
 class _StackedUnits:
-    """Runs chunks of draws with noise folded into weights. Activations are (C, units, N): all in order.
+    """Runs chunks of draws with noise folded into weights. Activations are (C, units, N) and contiguous.
 
-    Results go into memory that is taken once: fresh memory for every chunk costs as much as the products.
+    Results go into memory that is allocated once: new memory for every chunk costs as much as the products.
     """
 
     def __init__(self, net: Perceptron) -> None:
@@ -247,7 +247,7 @@ class KeptUnits:
         return found.add_(bias.unsqueeze(1))
 
     def _scaled_weight(self, at: int, step: Map, noise: dict[int, Tensor]) -> Tensor:
-        """Weights times the value of a kept unit's noise; a unit that is never kept has no use for it."""
+        """Weights times the noise of a kept unit. (The weights of a unit that is never kept are not used.)"""
         if step.leaf is None:
             return step.weight
         chunk = noise[step.leaf.index]
@@ -268,10 +268,10 @@ class KeptUnits:
 
 
 class PreparedPerceptron:
-    """A perceptron for many inputs: the weights of every draw are made once, noise and all.
+    """A perceptron for many inputs: the weights of every draw, times their noise, are computed once.
 
     Args:
-        net: the perceptron; its own input is not used.
+        net: the perceptron; its constant input is not used.
         noise: (T, 1, K) of every leaf.
     """
 

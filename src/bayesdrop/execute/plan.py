@@ -1,4 +1,4 @@
-"""How the draws of one batch are run, chosen by shapes and rates; and running them."""
+"""Choosing, by shapes and rates, how the draws of one batch are run; and running them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from bayesdrop.operations import TABLE, canonical
 from bayesdrop.randomness import ProcessSwitch
 from bayesdrop.trace import Leaf, Op, Tape
 
-__all__ = ["CACHE_BYTES", "WAYS", "Plan", "Runner"]
+__all__ = ["CACHE_BYTES", "WAYS", "DrawPlan", "Runner"]
 
 #: the plans that a user may ask for
 WAYS = ("stacked", "kept units", "loop", "whole model")
-#: what a chunk of draws may touch while it stays in the processor's cache
+#: bytes that a chunk of draws may use and stay in the processor's cache
 CACHE_BYTES = 2 * 2**20
 # Costs in nanoseconds on one core: only their ratios matter, and only for the choice of a plan.
 _CALL = 6_000.0  # one torch function from Python
@@ -43,14 +43,14 @@ _GATHERED = 0.8  # one element of a gathered column
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What was done with one batch.
+class DrawPlan:
+    """How the draws of a batch are run.
 
     Attributes:
         way: "stacked", "kept units", "loop", or "whole model".
         chunk: draws run at a time.
-        prefix: whether what does not depend on noise was run once.
-        why: a few words.
+        prefix: whether the part of the model that does not depend on noise runs only once.
+        why: the reason for this way, in a few words.
     """
 
     way: str
@@ -67,15 +67,15 @@ class Plan:
 
 
 class Runner:
-    """Runs any draws of a batch that was recorded or read.
+    """Runs any draws of a batch, from its tape or reading.
 
     Args:
         work: the part of the pass that depends on noise.
         source: where noise comes from.
-        suffix: added to every site's name (rows with noise of their own).
-        num_draws: how many draws will be asked for, in all.
+        suffix: added to every site's key, where each row has its own noise.
+        num_draws: how many draws will be wanted in all.
         max_memory: bytes that a chunk may take; None for what stays in cache.
-        way: a plan to use whatever it costs, for tests and benchmarks.
+        way: the way to use, whatever it costs; None to choose the cheapest.
         most: the most draws to run at a time.
     """
 
@@ -125,25 +125,25 @@ class Runner:
 
     # choosing
 
-    def _chosen(self, num_draws: int, max_memory: int | None, way: str | None) -> Plan:
+    def _chosen(self, num_draws: int, max_memory: int | None, way: str | None) -> DrawPlan:
         chunk = self._chunk_size(num_draws, max_memory)
         if way is not None:
-            return Plan(way, 1 if way == "loop" else chunk, True, "as asked")
+            return DrawPlan(way, 1 if way == "loop" else chunk, True, "as asked")
         if num_draws == 1:
-            return Plan("loop" if self.net is None else "stacked", 1, True, "there is one draw")
+            return DrawPlan("loop" if self.net is None else "stacked", 1, True, "there is one draw")
         if self.net is not None:
             return self._perceptron_plan(self.net, num_draws, chunk)
         work = _work(self.tape) / max(1, len(self.tape.ops))
         if work < 4 * _CALL and num_draws > 2 and not self.tape.mutates:
-            return Plan("stacked", chunk, True, "each draw is small")
-        return Plan("loop", 1, True, "each draw is large")
+            return DrawPlan("stacked", chunk, True, "each draw is small")
+        return DrawPlan("loop", 1, True, "each draw is large")
 
     def _chunk_size(self, num_draws: int, max_memory: int | None) -> int:
         limit = CACHE_BYTES if max_memory is None else min(CACHE_BYTES, max_memory)
         size = max(1, min(num_draws, 128, limit // max(1, self.per_draw)))
         return 64 if 32 <= size < num_draws else size
 
-    def _perceptron_plan(self, net: Perceptron, num_draws: int, chunk: int) -> Plan:
+    def _perceptron_plan(self, net: Perceptron, num_draws: int, chunk: int) -> DrawPlan:
         rows = net.start.shape[0]
         mac = _FAST_MAC if prefers_onednn() else _MAC
         stacked = kept = 0.0
@@ -159,10 +159,10 @@ class Runner:
             kept += rows * k * o * mac + o * inputs * 0.15 + o * k * _GATHERED + 5 * _CALL
         stacked += len(net.steps) * _CALL * 1.5 / max(1, chunk)
         if kept < stacked:
-            return Plan(
+            return DrawPlan(
                 "kept units", max(1, min(num_draws, 64)), True, "a shared mask drops units for all rows"
             )
-        return Plan("stacked", chunk, True, "draws in one batched product")
+        return DrawPlan("stacked", chunk, True, "draws in one batched product")
 
     # running
 
@@ -171,7 +171,7 @@ class Runner:
         if self.net is not None and self.plan.way == "kept units":
             if self.net.is_two_valued(noise):
                 return torch.stack([self.net.kept(noise, draw) for draw in range(size)])
-            self.plan = Plan("stacked", self._chunk_size(size, None), True, "its noise has no zeros")
+            self.plan = DrawPlan("stacked", self._chunk_size(size, None), True, "its noise has no zeros")
         if self.net is not None and self.plan.way == "stacked":
             return self.net.stacked(noise)
         ordered = [noise[leaf.index] for leaf in self.tape.leaves]
@@ -186,18 +186,20 @@ class Runner:
         return made.to(device=leaf.device, dtype=leaf.dtype)
 
     def _step_back(self, error: Exception) -> None:
-        """After a failure, something plainer: smaller chunks, then one draw at a time."""
+        """After a failure, choose a simpler plan: smaller chunks, then one draw at a time."""
         memory = isinstance(error, MemoryError) or "alloc" in str(error) or "out of memory" in str(error)
         if memory and self.plan.chunk > 1:
-            self.plan = Plan(self.plan.way, self.plan.chunk // 2, True, "less memory than hoped")
+            self.plan = DrawPlan(self.plan.way, self.plan.chunk // 2, True, "less memory than hoped")
         elif self.plan.way == "stacked" and self.net is None:
-            self.plan = Plan("loop", 1, True, f"draws cannot be stacked ({str(error).splitlines()[0][:80]})")
+            self.plan = DrawPlan(
+                "loop", 1, True, f"draws cannot be stacked ({str(error).splitlines()[0][:80]})"
+            )
         else:
             raise error
 
 
 def _without_fallback() -> Callable[[], Any]:
-    """A batching rule that does not exist would be run as a slow loop: rather fail."""
+    """Make vmap fail, instead of running a slow loop, where torch has no batching rule."""
     functorch: Any = torch._C._functorch
     before = functorch._is_vmap_fallback_enabled()
     functorch._set_vmap_fallback_enabled(False)
@@ -217,7 +219,7 @@ def _vmapped(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _keep_share(leaf: Leaf, source: NoiseSource) -> float:
-    """Share of units that are not dropped; from the first draw where it is not told."""
+    """Share of units that are not dropped: 1 - p for a mask, else counted in the first draw."""
     if type(leaf.sample) is KeepNoise and leaf.sample.p.dim() == 0:
         return 1 - leaf.sample.p.item()
     noise = source.rows(leaf.key, 0, 1, leaf.shape, leaf.sample)
@@ -239,7 +241,7 @@ def _work(tape: Tape) -> float:
 
 
 def _multiply_adds(op: Op) -> int:
-    """Of one element of the result."""
+    """Multiply-adds for one element of the result, roughly."""
     weights = [a for a in op.args if isinstance(a, Tensor) and a.dim() >= 2]
     if op.name == "_split_convolution":
         return math.prod(weights[0].shape[1:])

@@ -1,6 +1,6 @@
-"""A tape rewritten so that it costs less: noise folded into weights, images channels last, perceptrons found.
+"""Tapes rewritten to cost less: noise folded into weights, images stored channels last, perceptrons found.
 
-Noise that multiplies the inputs of a linear map goes into its weights: (x * z) W = x (z W).
+Noise that multiplies the inputs of a linear map can multiply its weights instead: (x * z) W = x (z W).
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ class Masked:
 
 
 def masked_maps(tape: Tape) -> list[Masked]:
-    """Every place where unit noise multiplies the input of a map with constant weights, and nothing else."""
+    """The maps with constant weights whose input, used nowhere else, is multiplied by one noise a unit."""
     if tape.mutates:
-        # A product may be read before its input is changed in place; the folded map would read it after.
+        # The tape reads a product before its input changes in place; a folded map would read that input
+        # later.
         return []
     leaves = {leaf.index: leaf for leaf in tape.leaves}
     users = _users(tape)
@@ -87,7 +88,7 @@ def _product_with_leaf(op: Op, leaves: dict[int, Leaf]) -> tuple[Any, Leaf] | No
 
 
 def _map_of(op: Op, product: Op, x: Any, leaf: Leaf, place: tuple[int, int]) -> Masked | None:
-    """The map that `op` is, if its weights are constant and its noise is one value a unit."""
+    """`op` as a masked map; None if its weights are not constant or its noise is not one value a unit."""
     values = list(op.args)
     names = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
     named = dict(zip(names, values, strict=False)) | op.kwargs
@@ -137,7 +138,7 @@ def _folded(m: Masked, op: Op) -> Op:
 
 
 def fold(tape: Tape) -> Tape:
-    """The same tape with noise folded into weights wherever these are smaller than the input."""
+    """The same tape with noise folded into the weights of maps that have fewer weights than inputs."""
     masked = [m for m in masked_maps(tape) if m.folding_is_cheaper]
     if not masked:
         return tape
@@ -201,7 +202,7 @@ def _plain_step(op: Op) -> Step | None:
 
 
 def _users(tape: Tape) -> dict[int, list[int]]:
-    """Of every value, the places of the operations that use it."""
+    """From every value to the places of the operations that use it."""
     users: dict[int, list[int]] = {}
     for step, op in enumerate(tape.ops):
         for index in op.refs:
@@ -210,7 +211,7 @@ def _users(tape: Tape) -> dict[int, list[int]]:
 
 
 def fold_norms(tape: Tape) -> Tape:
-    """The same tape with batch norms by stored statistics folded into the convolutions before them.
+    """The same tape with batch norms (in eval mode) folded into the linear maps or convolutions before them.
 
     (x W + b - m) s + c = x (W s) + ((b - m) s + c),    s = w / sqrt(v + eps)
     """
@@ -242,7 +243,7 @@ _NORM = {
 
 
 def _joined(layer: Op, norm: Op) -> Op | None:
-    """A layer and the norm after it as one layer; None if they are not what they seem."""
+    """A layer and the norm after it as one layer; None if they cannot be joined."""
     given = {"eps": 1e-5} | dict(zip(_NORM[norm.func], norm.args, strict=False)) | norm.kwargs
     if layer.name not in ("linear", *CONVOLUTIONS) or given.get("training"):
         return None
@@ -267,9 +268,9 @@ def _joined(layer: Op, norm: Op) -> Op | None:
 
 
 def in_place(tape: Tape) -> Tape:
-    """The same tape, where a value that is used once more and is nobody else's is written over.
+    """The same tape, in which an operation may overwrite an input that nothing else uses.
 
-    Fresh memory costs more than a function of every element does.
+    Allocating memory costs more than the arithmetic of an element-wise function.
     """
     if tape.mutates:
         return tape
@@ -286,7 +287,7 @@ def in_place(tape: Tape) -> Tape:
 
 
 def _over(op: Op, own: list[int], fresh: dict[int, tuple[int, ...]]) -> Op:
-    """The operation writing over one of its `own` values, if it is known to and shapes agree."""
+    """The operation, overwriting one of the values in `own` if it can and the shapes agree."""
     name = canonical(op.func)
     if op.kwargs.keys() - {"inplace"} or not own or fresh[own[0]] != op.shapes[0]:
         return op
@@ -300,12 +301,12 @@ def _over(op: Op, own: list[int], fresh: dict[int, tuple[int, ...]]) -> Op:
 
 
 def _added(x: Tensor, y: Tensor) -> Tensor:
-    # What is promoted to a wider kind cannot be written over.
+    # A sum that is promoted to a wider dtype does not fit into x.
     return x.add_(y) if torch.result_type(x, y) == x.dtype else x + y
 
 
 def fast_products(tape: Tape) -> Tape:
-    """The same tape with linear maps by the fastest kernel of this machine."""
+    """The same tape with linear maps computed by the fastest kernel of this machine."""
     ops = [
         Op(linear, op.args, op.kwargs, op.outputs, op.shapes)
         if op.func is F.linear and "input" not in op.kwargs
@@ -316,7 +317,7 @@ def fast_products(tape: Tape) -> Tape:
 
 
 def channels_last(tape: Tape) -> Tape:
-    """The same tape with images stored channels last, if its convolutions gain by it on the whole."""
+    """The same tape with images stored channels last, if that makes its convolutions faster on the whole."""
     if sum(map(_gain, tape.ops)) <= 0:
         return tape
     if tape.mutates or any(op.name in _READS_STRIDES for op in tape.ops):
@@ -351,7 +352,7 @@ _SAVED, _LOST, _POOLED = 0.1, 0.7, 600
 
 
 def _gain(op: Op) -> float:
-    """What an operation gains from images that are stored channels last, in multiply-adds; or loses."""
+    """What an operation gains if images are stored channels last, in multiply-adds; negative for a loss."""
     if op.name == "max_pool2d":
         return _POOLED * math.prod(op.shapes[0])
     if op.name not in ("conv2d", "_folded_convolution", "_split_convolution"):
@@ -366,6 +367,6 @@ def _gain(op: Op) -> float:
 
 
 def _image_weight(op: Op) -> Tensor | None:
-    """The constant that follows the image and its noise."""
+    """The weights of a convolution: the first constant after the image and its noise."""
     tensors = [value for value in op.args[1:] if isinstance(value, Tensor) and value.dim() == 4]
     return tensors[0] if tensors else None

@@ -1,8 +1,8 @@
-"""A plain network, read off its modules: nothing needs to be watched where all code is known.
+"""Networks read off their modules, without recording a pass: `nn.Sequential` of torch's own layers.
 
-A `nn.Sequential` of torch's own layers does what its settings say. It is read anew for every batch, weights
-and rates as they are at this moment, so that nothing is kept that could go stale. Whatever is not known for
-certain (a class of somebody else, a hook, a mode) is recorded instead.
+What such a network does is known from its layers' settings. It is read again for every batch, with its
+weights and rates at that moment, so that nothing can be out of date. A network with anything else in it (a
+class of the user, a hook) is recorded instead.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Reading:
-    """A plain network, as it is at this moment.
+    """A network read off its modules, for one batch.
 
     Attributes:
-        sites: all of them, on or off.
-        start: the value that the first noise meets.
-        layers: what follows; of a dropout that is on, its noise.
+        sites: every site, on or off, by its key.
+        start: the value that the first noise multiplies.
+        layers: the layers from the first noise on, each dropout that is on replaced by its noise.
     """
 
     sites: dict[str, Site]
@@ -109,12 +109,12 @@ def _shape_after(layer: nn.Module | Leaf, shape: _Shape) -> _Shape:
 
 
 def read(model: nn.Module, batch: Inputs, *, per_row: bool, selection: Selection) -> Reading | None:
-    """A plain network with one batch; None for a network that must be recorded.
+    """Read a network for one batch; None if it must be recorded instead.
 
     Args:
         model: any module.
-        batch: what it is called with.
-        per_row: noise of every row's own.
+        batch: the input that it is called with.
+        per_row: every row has its own noise.
         selection: which sites are on.
     """
     if isinstance(batch, tuple | list) and len(batch) == 1:
@@ -131,7 +131,7 @@ def read(model: nn.Module, batch: Inputs, *, per_row: bool, selection: Selection
     try:
         x = _before([module for _, module in found[:start]], batch)
     except (RuntimeError, ValueError, TypeError, IndexError):
-        return None  # recorded, the model says itself what is wrong
+        return None  # when it is recorded, the model raises its own error
     if type(x) is not Tensor or x.layout != torch.strided or not x.is_floating_point():
         return None
     if x.shape[:1] != batch.shape[:1]:
@@ -140,14 +140,14 @@ def read(model: nn.Module, batch: Inputs, *, per_row: bool, selection: Selection
 
 
 def _reasons(found: list[tuple[str, nn.Module]], selection: Selection) -> list[tuple[str, int, str] | None]:
-    """Of every dropout its path, which of its calls it is, and why it is on or off; None of other layers."""
+    """For every dropout its path, the number of its call, and why it is on or off; None for other layers."""
     reasons: list[tuple[str, int, str] | None] = []
     calls: dict[nn.Module, tuple[str, int]] = {}
     for place, module in found:
         if type(module) is not nn.Dropout:
             reasons.append(None)
             continue
-        # A module that is used twice is at its first place, and its calls are counted.
+        # A module that is used twice has the path of its first place, and its calls are counted.
         path, call = calls.get(module, (place, 0))
         calls[module] = (path, call + 1)
         reason = "p = 0" if module.p == 0 else "on" if selection.allows(path, module) else "excluded"
@@ -156,7 +156,7 @@ def _reasons(found: list[tuple[str, nn.Module]], selection: Selection) -> list[t
 
 
 def _before(layers: list[nn.Module], x: Tensor) -> Tensor:
-    """The value that the first noise meets. The input is left alone, whatever works in place."""
+    """The value that the first noise multiplies. Layers that work in place do not change the input."""
     turned = x.dim() == 4 and x.device.type == "cpu" and _gains(layers)
     if turned:
         x = _turned(x)
@@ -175,12 +175,12 @@ def _before(layers: list[nn.Module], x: Tensor) -> Tensor:
 
 
 def _turned(x: Tensor) -> Tensor:
-    """The same with its channels last, also where there is one channel: strides tell the order."""
+    """A copy with channels last. (`Tensor.contiguous` would not change the strides of one channel.)"""
     return torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
 
 
 def _gains(layers: list[nn.Module]) -> bool:
-    """Whether images pass faster with their channels last.
+    """Whether the layers are faster on images with channels last.
 
     On one core with AVX-512, a maximum over windows takes an eighth of its time, convolutions with windows
     nine tenths; a 1 x 1 convolution whose channels do not fill the registers takes 1.7 times as long.
@@ -199,7 +199,7 @@ def _after(
     x: Tensor,
     per_row: bool,
 ) -> Reading | None:
-    """The sites, and the layers from the first noise on; None if these do not fit what they are given."""
+    """The reading, from the sites and the layers after the first noise; None if a layer does not fit."""
     shape: _Shape = tuple(x.shape)
     dtype, device = x.dtype, x.device
     noises: dict[tuple[float, int | None], KeepNoise] = {}
@@ -215,7 +215,7 @@ def _after(
             key = f"{path}:{call}"
             sites[key] = Site(path, call, "Dropout", p, own, on, reason)
             if own is not None:
-                # As a draw has it: three axes are rows, positions and units.
+                # As in `HeldNoise._positions`: three axes are rows, positions and units.
                 first = 0 if len(own) == 3 and not per_row else None
                 if (p, first) not in noises:
                     noises[p, first] = KeepNoise(torch.tensor(p), first)
@@ -269,11 +269,11 @@ _BEFORE: tuple[type[nn.Module], ...] = (
     nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.Embedding,
 )  # fmt: skip
 _ANYWHERE: tuple[type[nn.Module], ...] = (nn.Linear, nn.Dropout, nn.Identity, nn.Flatten, *_ACTIVATIONS)
-# Somebody may have put another function in the place of torch's own.
+# Compared with the functions at use: somebody may have replaced torch's own.
 _KNOWN: tuple[type[nn.Module], ...] = (nn.Sequential, *_ANYWHERE, *_BEFORE)
 _FORWARDS: dict[type[nn.Module], Any] = {kind: kind.forward for kind in _KNOWN}
 _DROPOUT = F.dropout
-# Settings with which a layer is what it is taken for.
+# Settings for which a layer does what is assumed here.
 _USUAL: dict[type[nn.Module], Callable[[Any], bool]] = {
     nn.Dropout: lambda m: type(m.p) in (float, int) and 0 <= m.p < 1,
     nn.Flatten: lambda m: m.start_dim >= 1,
@@ -284,7 +284,7 @@ _USUAL: dict[type[nn.Module], Callable[[Any], bool]] = {
 
 
 def _gather(module: nn.Module, path: str, found: list[tuple[str, nn.Module]]) -> bool:
-    """Whether all modules are known; their paths and themselves, in the order in which they are run."""
+    """Append (path, module) to `found`, in the order in which they run. Whether all modules are known."""
     kind = type(module)
     forward = _FORWARDS.get(kind)
     if forward is None or kind.forward is not forward or "forward" in module.__dict__:
@@ -301,7 +301,7 @@ def _gather(module: nn.Module, path: str, found: list[tuple[str, nn.Module]]) ->
 
 
 def _is_undisturbed(device: str) -> bool:
-    """Whether functions of torch do what they do by themselves: no modes, no transforms, no hooks."""
+    """Whether nothing changes what torch's functions do: no modes, transforms, autocast or global hooks."""
     return (
         torch._C._len_torch_function_stack() == 0
         and torch._C._len_torch_dispatch_stack() == 0

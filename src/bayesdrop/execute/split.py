@@ -1,9 +1,9 @@
-"""Concatenations of what depends on noise and what does not: the latter's share is computed once.
+"""Convolutions of concatenated channels, some constant and some random: the constant part is computed once.
 
     conv(relu(norm([a, c])), W) = conv(relu(norm_a(a)), W_a) + conv(relu(norm_c(c)), W_c)
 
 with a random and c the same in every draw, as the levels of a U-shaped network or the beginning of a dense
-block. Channels are followed from the concatenation through functions of single elements and norms to the
+block. Channels are followed from the concatenation through element-wise functions and norms to the
 convolution that sums over them.
 """
 
@@ -21,15 +21,15 @@ from bayesdrop.trace import Op, Ref, Tape
 
 __all__ = ["split_concatenations"]
 
-#: multiply-adds of an output's element that must be saved to make up for one addition
+#: multiply-adds to save for each element of the output, so that the extra addition pays
 _WORTH = 16
 
 
 @dataclass(frozen=True)
 class _Split:
-    """A value by its channels, on axis 1: those that depend on noise, and those that do not."""
+    """A value whose channels, on axis 1, are in two parts: those that depend on noise, and the others."""
 
-    noisy: int  #: number of the value that holds the first kind
+    noisy: int  #: number of the value that holds the channels that depend on noise
     noisy_shape: tuple[int, ...]
     noisy_channels: tuple[int, ...]
     constant: Tensor
@@ -37,7 +37,7 @@ class _Split:
 
 
 def split_concatenations(tape: Tape) -> Tape:
-    """The same tape, of which no convolution sums over channels that are the same in every draw."""
+    """The same tape, whose convolutions no longer sum over channels that are the same in every draw."""
     if tape.mutates or not any(op.func is torch.cat for op in tape.ops):
         return tape
     splitter = _Splitter(tape)
@@ -45,7 +45,7 @@ def split_concatenations(tape: Tape) -> Tape:
         splitter.read(op)
     if not splitter.found:
         return tape
-    # What no operation needs any more is left out.
+    # A new tape leaves out operations that nothing needs any more.
     return Tape(splitter.ops, tape.leaves, tape.output, splitter.size, tape.mutates)
 
 
@@ -60,7 +60,7 @@ class _Splitter:
             self._shapes |= dict(zip(op.outputs, op.shapes, strict=True))
 
     def read(self, op: Op) -> None:
-        """Take over an operation; where its value is split, the split form of it too."""
+        """Append an operation; where its input is split, its split form too."""
         if op.name == "conv2d":
             op = self._convolution(op) or op
         self.ops.append(op)
@@ -109,7 +109,7 @@ class _Splitter:
         return _Split(index, shape, tuple(channels[0]), whole, tuple(channels[1]))
 
     def _norm(self, op: Op, split: _Split) -> _Split | None:
-        """`F.batch_norm` in eval mode: every channel for itself."""
+        """`F.batch_norm` in eval mode, which treats every channel by itself."""
         names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
         given = dict(zip(names, op.args, strict=False)) | op.kwargs
         if given.get("training") or len(op.refs) != 1:
@@ -135,7 +135,7 @@ class _Splitter:
         return _Split(index, split.noisy_shape, split.noisy_channels, constant, split.constant_channels)
 
     def _convolution(self, op: Op) -> Op | None:
-        """The convolution of the random channels, plus what the others come to."""
+        """The convolution of the random channels, plus the constant result of the others."""
         names = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
         given = dict(zip(names, op.args, strict=False)) | op.kwargs
         source, weight = given.get("input"), given.get("weight")

@@ -1,4 +1,4 @@
-"""Images changed at random on their way to training: crops and flips, each image on its own."""
+"""Random crops and flips of training images, a new one for each image."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bayesdrop.errors import is_one_of, must, real_number, whole_number
-from bayesdrop.fit.data import Batch, Batches, PassedOn
+from bayesdrop.fit.data import Batches, TrainingBatch, WrappedBatches
 from bayesdrop.inputs import num_rows
 
 __all__ = ["Augment", "Augmented", "RandomCrop", "RandomFlip", "checked_augment"]
 
 #: from a batch and a seeded generator to a batch of as many rows
-Augment = Callable[[Any, Tensor, torch.Generator], Batch]
+Augment = Callable[[Any, Tensor, torch.Generator], TrainingBatch]
 
 
 @dataclass(frozen=True)
 class RandomFlip:
-    """Mirror every image with probability `p`; a label map as its image.
+    """Mirror every image, and its label map if there is one, with probability `p`.
 
     Args:
-        p: of each image, in [0, 1].
-        direction: "horizontal" changes left and right, "vertical" top and bottom.
+        p: the probability, in [0, 1].
+        direction: "horizontal" swaps left and right, "vertical" top and bottom.
 
     >>> flip = RandomFlip(p=1.0)
     >>> flip(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([5]), torch.Generator())[0].tolist()
@@ -42,7 +42,7 @@ class RandomFlip:
         if not is_one_of(self.direction, ("horizontal", "vertical")):
             raise ValueError(must("RandomFlip", "direction", "'horizontal' or 'vertical'", self.direction))
 
-    def __call__(self, x: Any, y: Tensor, generator: torch.Generator) -> Batch:
+    def __call__(self, x: Any, y: Tensor, generator: torch.Generator) -> TrainingBatch:
         """Images (N, ..., H, W), and labels (N,) or label maps (N, ..., H, W)."""
         has_maps = _has_maps("RandomFlip", x, y)
         chosen = torch.rand(x.shape[0], generator=generator) < self.p
@@ -52,13 +52,14 @@ class RandomFlip:
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """Cut a window out of every image, each at its own place; out of a label map, the same window.
+    """Cut a window out of every image at a random place, and the same window out of its label map.
 
     Args:
         size: height and width of the window, or one number for both.
         padding: pixels added on every side first.
-        fill: what they are.
-        label_fill: what they are in label maps; the void label, say. Must be given where maps are padded.
+        fill: value of the added pixels.
+        label_fill: label of the added pixels in label maps, as the void label. Must be given if label maps
+            are padded.
     """
 
     size: int | tuple[int, int]
@@ -79,7 +80,7 @@ class RandomCrop:
         assert isinstance(self.size, tuple)
         return self.size
 
-    def __call__(self, x: Any, y: Tensor, generator: torch.Generator) -> Batch:
+    def __call__(self, x: Any, y: Tensor, generator: torch.Generator) -> TrainingBatch:
         """Images (N, ..., H, W), and labels (N,) or label maps (N, ..., H, W)."""
         has_maps = _has_maps("RandomCrop", x, y)
         height, width = self._window
@@ -110,7 +111,7 @@ class RandomCrop:
 
 
 def _has_maps(owner: str, x: Any, y: Tensor) -> bool:
-    """Whether the targets are maps of the images: those with as many pixels are."""
+    """Whether the targets are label maps, of as many pixels as the images; raise if neither fits."""
     if not isinstance(x, Tensor) or x.dim() < 3:
         got = tuple(x.shape) if isinstance(x, Tensor) else type(x)
         raise TypeError(must(owner, "x", "images, (N, C, H, W)", got))
@@ -128,7 +129,7 @@ def _flipped(maps: Tensor, chosen: Tensor, axis: int) -> Tensor:
 
 
 def checked_augment(augment: Any) -> tuple[Augment, ...]:
-    """What `fit` was given, as a chain of functions."""
+    """The argument `augment` of `fit` as a tuple of functions."""
     steps = tuple(augment) if isinstance(augment, Sequence) and not isinstance(augment, str) else (augment,)
     if not steps or not all(callable(step) for step in steps):
         want = "a function of (x, y, generator), as RandomFlip(), a sequence of such, or None"
@@ -136,12 +137,12 @@ def checked_augment(augment: Any) -> tuple[Augment, ...]:
     return steps
 
 
-class Augmented(PassedOn):
-    """Minibatches of training changed at random, by numbers that depend on (seed, epoch, minibatch) alone.
+class Augmented(WrappedBatches):
+    """Training minibatches, changed by random numbers that depend on (seed, epoch, minibatch) alone.
 
     Args:
-        batches: what is changed; validation and what is asked for in order are left alone.
-        steps: one after another.
+        batches: the minibatches; those of `in_order` are not changed.
+        steps: the functions that change them, one after another.
         seed: of the run.
     """
 
@@ -149,9 +150,9 @@ class Augmented(PassedOn):
         super().__init__(batches)
         self._steps, self._seed = steps, seed
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         for place, batch in enumerate(self._batches.epoch(epoch)):
-            # A key of its own, so that no number serves for the order of rows too.
+            # The spawn key makes these numbers independent of those for the order of rows.
             key = np.random.SeedSequence((self._seed, epoch, place), spawn_key=(1,))
             generator = torch.Generator().manual_seed(int(key.generate_state(1, np.uint64)[0]) >> 1)
             x, y = batch
@@ -166,7 +167,7 @@ class Augmented(PassedOn):
         return {**super().description(), "augment": names}
 
 
-def _checked(batch: Any, rows: int) -> Batch:
+def _checked(batch: Any, rows: int) -> TrainingBatch:
     is_pair = isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], Tensor)
     if not is_pair:
         raise TypeError(must("fit", "augment", "a function that gives (x, y)", type(batch)))

@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights, which often predicts better than the last of them."""
+"""An exponential moving average of the weights, which often predicts better than the last weights."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["averaged", "update_average"]
 
 @torch.no_grad()
 def update_average(run: Run, decay: float) -> None:
-    """After a step: all parameters and floating buffers move towards those of the model.
+    """Update the averages of all parameters and floating-point buffers after a step.
 
         average <- d average + (1 - d) weights,    d = min(decay, (1 + t) / (10 + t)) after t steps
 
-    In the beginning d is small, so that the weights training started from are soon forgotten. What is not
-    a floating number (a count) is copied.
+    In the beginning d is small, so that the initial weights are soon forgotten. Other buffers, as counts, are
+    copied.
     """
     tensors = run.tensors()
     if run.average is None:
@@ -41,7 +41,7 @@ def update_average(run: Run, decay: float) -> None:
 
 @contextmanager
 def averaged(run: Run) -> Iterator[None]:
-    """The model and the objective have their averages inside, and their own tensors again afterwards."""
+    """A context: the model and the objective have their averages inside, and their own tensors afterwards."""
     if run.average is None:
         yield
         return

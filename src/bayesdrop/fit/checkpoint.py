@@ -1,4 +1,4 @@
-"""All that training changes, and how it goes to a file and back without pickle."""
+"""The state of a training run, written to a file and read back without pickle."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Run:
 
     Attributes:
         modules: "model", and "objective" where that is a module.
-        generators: random generators of the data's own.
-        best: the tensors of the best epoch by validation, if that is wanted.
-        best_loss: its validation loss, or minus its score.
-        average: the moving average of all tensors, if that is wanted.
+        generators: random generators of the data, as of a `DataLoader`.
+        best: the tensors of the best epoch by validation or score; None if they are not kept.
+        best_loss: the validation loss of the best epoch, or minus its score.
+        average: the moving average of all tensors; None if there is none.
         stopped: whether patience ran out.
     """
 
@@ -49,7 +49,7 @@ class Run:
     average: dict[str, Tensor] | None = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """The parameters and buffers themselves, each once, by name."""
+        """The parameters and buffers themselves (not copies), each once, with their names."""
         return {
             f"{part}.{name}": tensor
             for part, module in self.modules.items()
@@ -57,7 +57,7 @@ class Run:
         }
 
     def copy_state(self, into: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """A copy of the model's and the objective's tensors, into an older copy's memory if there is one."""
+        """A copy of the model's and the objective's tensors, in the memory of the copy `into` if given."""
         state: dict[str, Tensor] = {}
         for name, tensor in self.tensors().items():
             old = None if into is None else into.get(name)
@@ -69,19 +69,19 @@ class Run:
 
     @torch.no_grad()
     def put_back(self, state: dict[str, Tensor]) -> None:
-        """Set the model and the objective to a copy that was taken."""
+        """Set the tensors of the model and the objective to a copy."""
         for name, tensor in self.tensors().items():
             if name in state:  # a buffer may be younger than the copy
                 tensor.copy_(state[name])
 
 
 def write_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
-    """Write a run as it is at the end of an epoch.
+    """Write a run at the end of an epoch.
 
     Args:
         path: the file, replaced as a whole.
-        run: what to store.
-        settings: what a run that goes on from here must share.
+        run: the run.
+        settings: a run that resumes must have the same.
     """
     tensors = dict(run.tensors())
     header = {
@@ -109,11 +109,11 @@ def write_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
 
 
 def read_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
-    """Put a run where `write_checkpoint` left it, random states included.
+    """Set a run to the state that `write_checkpoint` has written, random states included.
 
     Args:
         path: the file.
-        run: fresh; model, objective, optimiser and scheduler are changed in place.
+        run: a new run; model, objective, optimiser and scheduler are changed in place.
         settings: must be those of the checkpoint, else a ValueError names what differs.
     """
     with open_tensors(path, kind=_KIND, owner="fit") as file:
@@ -124,7 +124,7 @@ def read_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
             more = f"; and {len(different) - 5} more" if len(different) > 5 else ""
             raise ValueError(
                 f"fit: the checkpoint {path} is from a run with other settings: {shown}{more}. "
-                "Pass resume=False to start anew and replace it, or another `checkpoint`."
+                "Pass resume=False to start again and replace it, or another `checkpoint`."
             )
         before = run.copy_state()
         try:
@@ -137,7 +137,7 @@ def read_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
 
 
 def _check_tensors(run: Run, stored: Mapping[str, Tensor], copies: list[str]) -> None:
-    """The file must have every tensor of the run and of its copies, of its shape and dtype."""
+    """Raise unless the file has every tensor of the run and of its copies, with the same shape and dtype."""
     for name, tensor in run.tensors().items():
         for place in (name, *(f"{copy}.{name}" for copy in copies)):
             found = stored[place]
@@ -146,7 +146,7 @@ def _check_tensors(run: Run, stored: Mapping[str, Tensor], copies: list[str]) ->
 
 
 def _put_back(run: Run, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Set a run to what its checkpoint holds; whatever is not as it should be raises before or on the way."""
+    """Set a run to the contents of its checkpoint; raise if these are not valid."""
     epoch, step, stopped, best_epoch = (header[name] for name in ("epoch", "step", "stopped", "best_epoch"))
     best_loss = header["best_loss"]
     history = History.from_dict(header["history"])
@@ -176,10 +176,10 @@ def _put_back(run: Run, tensors: dict[str, Tensor], header: dict[str, Any]) -> N
 
 
 def _lay_out(optimizer: torch.optim.Optimizer) -> None:
-    """State lies in memory as its parameter does: fused optimisers go through both element by element.
+    """Give the optimiser's state the memory layout of its parameters.
 
-    A file knows shapes alone. Of a convolution whose channels lie last, state that lies otherwise would
-    belong to other weights.
+    Fused optimisers go through both in the order of memory, and a file keeps shapes only: with channels last,
+    state in another layout would belong to other weights.
     """
     for part in getattr(optimizer, "both", (optimizer,)):
         for parameter, state in part.state.items():
@@ -195,7 +195,7 @@ def _must_be(name: str, sound: bool) -> None:
 
 
 def _check_like(value: Any, known: Any, name: str) -> None:
-    """State must be built as that of the fresh object is: the same names, numbers where numbers were."""
+    """Raise unless state has the structure of a new object's: the same names, numbers in the same places."""
     if isinstance(known, dict):
         _must_be(name, isinstance(value, dict) and value.keys() == known.keys())
         for key in known:
@@ -214,7 +214,7 @@ def _check_like(value: Any, known: Any, name: str) -> None:
 
 
 def _encoded(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """Nested state as JSON; tensors go to `tensors` under names of their own."""
+    """Nested state as JSON; tensors are put into `tensors` and referred to by name."""
     if isinstance(value, Tensor):
         tensors[name] = value
         return {"tensor": name}
@@ -249,7 +249,7 @@ def _decoded(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def _random_states(generators: dict[str, torch.Generator]) -> dict[str, Tensor]:
-    """State of the global generators and of the given ones, by name."""
+    """Names and states of the global generators and of the given ones."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         states |= {f"cuda{place}": state for place, state in enumerate(torch.cuda.get_rng_state_all())}

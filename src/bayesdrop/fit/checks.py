@@ -1,4 +1,4 @@
-"""Checks of what `fit` is called with."""
+"""Checks of the arguments of `fit`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Objective = Callable[[nn.Module, Any, Tensor], Any]
 
 
 def check_modules(model: nn.Module, objective: Objective) -> None:
-    """A module with finite parameters, and something to minimise."""
+    """Raise unless `model` is a module with finite parameters and `objective` an objective."""
     if not isinstance(model, nn.Module):
         raise TypeError(must("fit", "model", "an nn.Module", model))
     if not callable(objective):
@@ -55,10 +55,10 @@ def check_modules(model: nn.Module, objective: Objective) -> None:
 
 
 def check_numbers(arguments: dict[str, tuple[Any, type, int | None]]) -> None:
-    """Numbers of the right kind and size.
+    """Raise unless numbers have the right type and size.
 
     Args:
-        arguments: value, int or float, and the least it may be, None for above 0; by name.
+        arguments: from names to (value, int or float, the smallest value allowed; None for above 0).
     """
     for name, (value, kind, least) in arguments.items():
         if value is None and name in ("rate_lr", "patience", "clip_norm", "max_seconds", "ema"):
@@ -74,7 +74,7 @@ def check_numbers(arguments: dict[str, tuple[Any, type, int | None]]) -> None:
 
 
 def check_judging(*, patience: int | None, validation: Any, score: Any, ema: float | None) -> None:
-    """What decides which weights are best must be there, and an average be one."""
+    """Raise if `patience` has nothing to judge by, or `ema` is not below 1."""
     if patience is not None and validation is None and score is None:
         raise ValueError(must("fit", "patience", "None without validation data or a score", patience))
     if ema is not None and ema >= 1:
@@ -82,7 +82,7 @@ def check_judging(*, patience: int | None, validation: Any, score: Any, ema: flo
 
 
 def check_watching(callback: Any, score: Any, progress: Any) -> None:
-    """What follows a run from outside."""
+    """Raise unless `callback` and `score` can be called, and `progress` is a flag or None."""
     if score is not None and not callable(score):
         want = "a function from the model to a number, higher for better, or None"
         raise TypeError(must("fit", "score", want, score))
@@ -93,14 +93,14 @@ def check_watching(callback: Any, score: Any, progress: Any) -> None:
 
 
 def check_schedule(p_schedule: Any) -> None:
-    """Of drop rates."""
+    """Raise unless `p_schedule`, of drop rates, can be called or is None."""
     if p_schedule is not None and not callable(p_schedule):
         want = "a function of the share of the steps that is done, as RateSchedule(0.5, 0.05)"
         raise TypeError(must("fit", "p_schedule", want, p_schedule))
 
 
 def check_choosing(generator: Any, batches: Any) -> None:
-    """What noise and rows come from; a generator is on the CPU, as the global one that it stands in for."""
+    """Raise unless `generator` is a generator on the CPU or None, and `batches` can be called or is None."""
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(must("fit", "generator", "a torch.Generator, or None", generator))
     if generator is not None and generator.device.type != "cpu":
@@ -111,11 +111,11 @@ def check_choosing(generator: Any, batches: Any) -> None:
 
 
 def checked_path(checkpoint: str | os.PathLike[str] | None, model: nn.Module) -> Path | None:
-    """The checkpoint's path, after a look whether it can be written: training takes long.
+    """The checkpoint's path; raise now, and not after long training, if it cannot be written.
 
     Args:
-        checkpoint: as `fit` was given it.
-        model: which will be written there.
+        checkpoint: the argument of `fit`.
+        model: the model that will be written there.
     """
     if checkpoint is None:
         return None
@@ -131,7 +131,7 @@ def checked_path(checkpoint: str | os.PathLike[str] | None, model: nn.Module) ->
 
 
 def check_num_data(objective: Objective, data: Batches) -> None:
-    """A wrong N scales the divergence wrongly without a word."""
+    """Raise unless the objective's N is the number of rows: a wrong N would scale the divergence silently."""
     num_data = getattr(objective, "num_data", None)
     if isinstance(num_data, int) and data.num_rows is not None and num_data != data.num_rows:
         hint = f"Pass num_data={data.num_rows} to the objective: the divergence is divided by it."

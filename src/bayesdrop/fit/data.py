@@ -15,38 +15,38 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from bayesdrop.errors import must, must_be_finite
 from bayesdrop.inputs import Inputs, num_rows, take_rows, to_device
 
-__all__ = ["Batch", "Batches", "Chosen", "PassedOn", "as_batches", "pieces"]
+__all__ = ["Batches", "ChosenBatches", "TrainingBatch", "WrappedBatches", "as_batches", "pieces"]
 
-Batch = tuple[Inputs, Tensor]
+TrainingBatch = tuple[Inputs, Tensor]
 
-#: values that are gathered at a time: few enough to stay in cache, many enough to spare calls
+#: numbers that are gathered at a time: few enough to stay in cache, many enough to save calls
 _GATHERED = 2**18
 
 
 class Batches(ABC):
     """A data set that gives its rows in minibatches, on the model's device."""
 
-    #: N where it is known
+    #: N; None if it is not known
     num_rows: int | None = None
 
     @abstractmethod
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         """The minibatches of one epoch of training, shuffled."""
 
     @abstractmethod
-    def in_order(self) -> Iterator[Batch]:
-        """All rows once, without gradients in mind: batches may be larger."""
+    def in_order(self) -> Iterator[TrainingBatch]:
+        """All rows once, in order, for passes without gradients: batches may be larger."""
 
     @abstractmethod
     def description(self) -> dict[str, Any]:
-        """What tells this data from other data, as far as it can be told cheaply."""
+        """What distinguishes this data from other data, as far as that is cheap to find."""
 
     @abstractmethod
     def num_batches(self) -> int | None:
         """Minibatches of an epoch; None if that is not known."""
 
     def generators(self) -> dict[str, torch.Generator]:
-        """Random generators of the data's own."""
+        """The random generators of the data, with their names."""
         return {}
 
 
@@ -56,25 +56,25 @@ class RowBatches(Batches):
     num_rows: int
 
     @abstractmethod
-    def rows(self, chosen: Tensor) -> Batch:
+    def rows(self, chosen: Tensor) -> TrainingBatch:
         """A minibatch of these rows."""
 
 
-class PassedOn(Batches):
-    """The minibatches of others, for subclasses to change on their way.
+class WrappedBatches(Batches):
+    """The minibatches of another object, which subclasses change.
 
     Args:
-        batches: where they come from.
+        batches: that object.
     """
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
         self.num_rows = batches.num_rows
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         return self._batches.epoch(epoch)
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         return self._batches.in_order()
 
     def description(self) -> dict[str, Any]:
@@ -87,12 +87,12 @@ class PassedOn(Batches):
         return self._batches.generators()
 
 
-class Chosen(PassedOn):
+class ChosenBatches(WrappedBatches):
     """Minibatches of rows that a function chooses.
 
     Args:
-        batches: of the data; its rows are counted from 0.
-        choose: from the epoch, counted from 1, to the rows of one minibatch after another.
+        batches: the data; its rows are counted from 0.
+        choose: from the epoch, counted from 1, to the rows of its minibatches, one after another.
     """
 
     def __init__(self, batches: Batches, choose: Callable[[int], Iterable[Any]]) -> None:
@@ -104,7 +104,7 @@ class Chosen(PassedOn):
         self._last = batches.num_rows - 1
         self._choose = choose
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         empty = True
         for rows in self._choose(epoch):
             empty = False
@@ -130,7 +130,7 @@ class Chosen(PassedOn):
 
 
 def pieces(x: Inputs, y: Tensor, count: int) -> Iterator[tuple[Inputs, Tensor, float]]:
-    """A minibatch in `count` pieces, each with its share of the rows; fewer where there are too few rows."""
+    """A minibatch in `count` pieces, each with its share of the rows; fewer if there are too few rows."""
     if count == 1:
         yield x, y, 1.0
         return
@@ -143,14 +143,14 @@ def pieces(x: Inputs, y: Tensor, count: int) -> Iterator[tuple[Inputs, Tensor, f
 def as_batches(
     data: Any, argument: str, *, batch_size: int | None, seed: int, device: torch.device
 ) -> Batches:
-    """Minibatches of (x, y) tensors, of a `Dataset`, or those of a `DataLoader` as it is.
+    """Minibatches of (x, y) tensors or of a `Dataset`, or those of a `DataLoader`.
 
     Args:
-        data: what the user passed.
-        argument: under which name.
-        batch_size: rows of a minibatch; None for all, in their order. A `DataLoader` has its own.
+        data: the user's data.
+        argument: its name in errors.
+        batch_size: rows of a minibatch; None for all rows, in their order. A `DataLoader` has its own.
         seed: of the order.
-        device: where the batches are wanted.
+        device: the model's, where the batches are put.
     """
     if isinstance(data, DataLoader):
         return _LoaderBatches(data, argument, device)
@@ -168,7 +168,7 @@ def as_batches(
 
 
 def _bounds(rows: int, batch_size: int) -> list[tuple[int, int]]:
-    """Where minibatches start and stop; a single last row, which BatchNorm refuses, joins its neighbours."""
+    """Where minibatches start and stop. A single last row, which BatchNorm refuses, joins its neighbours."""
     starts = list(range(0, rows, batch_size))
     if len(starts) > 1 and batch_size > 1 and rows - starts[-1] == 1:
         starts.pop()
@@ -180,7 +180,7 @@ def _order(rows: int, seed: int, epoch: int) -> Tensor:
 
 
 class _TensorBatches(RowBatches):
-    """Minibatches of tensors, indexed directly: for small networks a loader costs more than a step."""
+    """Minibatches of tensors, indexed without a loader, which costs more than a step of a small network."""
 
     def __init__(
         self, x: Any, y: Tensor, argument: str, batch_size: int | None, seed: int, device: torch.device
@@ -202,7 +202,7 @@ class _TensorBatches(RowBatches):
         self._in_order = batch_size is None
         self._row_size = max(1, sum(part.numel() for part in parts.values()) // rows)
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         if self._in_order:
             yield self._placed(self._x, self._y)
             return
@@ -218,20 +218,20 @@ class _TensorBatches(RowBatches):
                 rows = slice(start - base, stop - base)
                 yield take_rows(x, rows), y[rows]
 
-    def rows(self, chosen: Tensor) -> Batch:
+    def rows(self, chosen: Tensor) -> TrainingBatch:
         chosen = chosen.to(self._y.device)
         return self._placed(take_rows(self._x, chosen), self._y[chosen])
 
     def num_batches(self) -> int:
         return len(_bounds(self.num_rows, self._batch_size))
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         size = max(self._batch_size, min(4096, _GATHERED // self._row_size))
         for start in range(0, self.num_rows, size):
             rows = slice(start, start + size)
             yield self._placed(take_rows(self._x, rows), self._y[rows])
 
-    def _placed(self, x: Inputs, y: Tensor) -> Batch:
+    def _placed(self, x: Inputs, y: Tensor) -> TrainingBatch:
         return to_device(x, self._device), y.to(self._device)
 
     def description(self) -> dict[str, Any]:
@@ -255,17 +255,17 @@ class _DatasetBatches(RowBatches):
             data, "__getitems__", lambda rows: [data[row] for row in rows]
         )
 
-    def _batches(self, order: list[int]) -> Iterator[Batch]:
+    def _batches(self, order: list[int]) -> Iterator[TrainingBatch]:
         for start, stop in _bounds(self.num_rows, self._batch_size):
             yield self._collated(order[start:stop])
 
-    def _collated(self, rows: list[int]) -> Batch:
+    def _collated(self, rows: list[int]) -> TrainingBatch:
         return _checked_pair(default_collate(self._fetch(rows)), self._argument, self._device)
 
-    def rows(self, chosen: Tensor) -> Batch:
+    def rows(self, chosen: Tensor) -> TrainingBatch:
         return self._collated(chosen.tolist())
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         if self._in_order:
             return self.in_order()
         return self._batches(_order(self.num_rows, self._seed, epoch).tolist())
@@ -273,7 +273,7 @@ class _DatasetBatches(RowBatches):
     def num_batches(self) -> int:
         return len(_bounds(self.num_rows, self._batch_size))
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         return self._batches(list(range(self.num_rows)))
 
     def description(self) -> dict[str, Any]:
@@ -286,7 +286,7 @@ class _LoaderBatches(Batches):
     def __init__(self, loader: DataLoader[Any], argument: str, device: torch.device) -> None:
         self._loader, self._argument, self._device = loader, argument, device
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         return self.in_order()
 
     def num_batches(self) -> int | None:
@@ -295,7 +295,7 @@ class _LoaderBatches(Batches):
         except TypeError:
             return None
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         empty = True
         for batch in self._loader:
             empty = False
@@ -316,7 +316,7 @@ class _LoaderBatches(Batches):
         return {name: value for name, value in found.items() if isinstance(value, torch.Generator)}
 
 
-def _checked_pair(batch: Any, argument: str, device: torch.device) -> Batch:
+def _checked_pair(batch: Any, argument: str, device: torch.device) -> TrainingBatch:
     if not (isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], Tensor)):
         raise TypeError(must("fit", argument, "a source of (x, y) pairs", type(batch)))
     return to_device(batch[0], device), batch[1].to(device)

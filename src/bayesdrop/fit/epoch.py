@@ -1,4 +1,4 @@
-"""One epoch: steps, the noise in closed form, validation, and what to do about a loss that is not finite."""
+"""One epoch of training: steps, noise in closed form, validation, and losses that are not finite."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["Loop", "training"]
 
 @dataclass
 class Loop:
-    """The parts of a run that stay, and what one epoch does with them."""
+    """The settings and data of a training run, which stay the same, and its epochs."""
 
     run: Run
     model: nn.Module
@@ -45,7 +45,7 @@ class Loop:
     lr: float
     seed: int
     checkpoint: Path | None
-    #: from the model to a number, higher for better; decides in place of the validation loss
+    #: from the model to a number, higher for better, used instead of the validation loss
     score: Callable[[nn.Module], float] | None
     #: pieces that a minibatch is run in
     accumulate: int
@@ -55,7 +55,7 @@ class Loop:
     numbers: Turns
     #: drop rates by a schedule
     rates: ScheduledRates | None = None
-    #: whether the time that the run was given is over
+    #: whether `max_seconds` are over
     is_over: Callable[[], bool] = lambda: False
     #: the epoch that the checkpoint holds, if this run wrote or read one
     written: int | None = None
@@ -69,9 +69,9 @@ class Loop:
         self.has_m_step = bool(getattr(self.objective, "has_m_step", False))
 
     def run_epoch(self, *, patience: int | None, min_delta: float) -> bool:
-        """One pass over the data, and all that follows it but the checkpoint.
+        """One pass over the data, and everything after it except the checkpoint.
 
-        Returns: whether the pass was a whole one; time may run out in it.
+        Returns: whether all data were used; time may run out before.
         """
         run, history = self.run, self.run.history
         start = time.perf_counter()
@@ -92,7 +92,7 @@ class Loop:
         return whole
 
     def judge(self, *, patience: int | None, min_delta: float) -> None:
-        """Validate, keep the best, and see whether patience ran out."""
+        """Validate, keep the best weights, and find whether patience ran out."""
         run, figure = self.run, None
         if self.validation is not None:
             with self.numbers.copy():
@@ -113,7 +113,7 @@ class Loop:
 
     @torch.no_grad()
     def scored(self, score: Callable[[nn.Module], float]) -> float:
-        """The user's score of the model as it is now, in eval mode."""
+        """The user's score of the model, in eval mode."""
         with random_state_kept(), evaluating(*self.run.modules.values()):
             found: Any = score(self.model)
         is_number = isinstance(found, int | float | np.number) and not isinstance(found, bool)
@@ -124,7 +124,7 @@ class Loop:
         raise ValueError(must("fit", "score", "a function that gives a finite number", found))
 
     def train_epoch(self) -> tuple[dict[str, float], bool]:
-        """Steps over all minibatches, while there is time: one at least.
+        """Steps over all minibatches while there is time; at least one step.
 
         Returns: means over the rows of the loss and its terms, and whether all minibatches were used.
         """
@@ -141,9 +141,9 @@ class Loop:
             for parameter in parameters:
                 parameter.grad = None
             count = y.shape[0] if y.dim() else 1
-            # The backward pass too: what was not kept of the forward pass is made again there.
             if self.rates is not None:
                 self.rates.set(run.step)
+            # Backward passes draw numbers too: gradient checkpointing runs the forward pass again.
             with self.numbers.lent():
                 run.step += 1
                 for part_x, part_y, share in pieces(x, y, self.accumulate):
@@ -169,9 +169,9 @@ class Loop:
         return (means | {"nll": sums[1] / rows, "kl": sums[2] / rows} if has_terms else means), whole
 
     def add_gradient(self, x: Inputs, y: Tensor, share: float) -> tuple[Any, float]:
-        """Add the gradient of the loss of some rows, times their share of the step's.
+        """Add the gradient of the loss of some rows, times their share of the rows of the step.
 
-        Returns: what the objective gave, and the loss.
+        Returns: the result of the objective, and the loss.
         """
         terms = self.objective(self.model, x, y)
         loss = terms if isinstance(terms, Tensor) else getattr(terms, "loss", None)
@@ -185,32 +185,32 @@ class Loop:
         return terms, value
 
     def m_step(self, *, num_draws: int, seed: int) -> None:
-        """The noise in closed form. The loader's random numbers, if any, are not those of training."""
+        """Set the noise in closed form; a loader's random numbers do not change those of training."""
         with random_state_kept():
             try:
                 self.objective.m_step(self.model, self.data.in_order(), num_draws=num_draws, seed=seed)  # type: ignore[attr-defined]
             except ValueError as error:
-                # Weights that are finite still may be so large that no error is.
+                # Finite weights may be so large that errors are not finite.
                 if self.errors_are_finite():
                     raise
                 raise self.diverged("the squared error was not finite after", self.run.epoch) from error
 
     @torch.no_grad()
     def errors_are_finite(self) -> bool:
-        """Whether the mean network's squared errors are."""
+        """Whether the squared errors of the mean network are finite."""
         with evaluating(self.model):
             squares = (float((y - call(self.model, x)).square().sum()) for x, y in self.data.in_order())
             return all(math.isfinite(square) for square in squares)
 
     @torch.no_grad()
     def validation_loss(self, batches: Batches) -> float:
-        """Mean over the validation set."""
+        """Mean loss over the validation set."""
         total, count = 0.0, 0
         with random_state_kept(), evaluating(*self.run.modules.values()):
             for x, y in batches.in_order():
                 if self.likelihood is not None:
                     losses = -self.log_predictive(self.likelihood, x, y)
-                    # A void label has no loss, and is none of those that the mean is over.
+                    # The mean is over labels that are not void; the loss of void ones is 0.
                     is_void = isinstance(self.likelihood, Categorical) and ~self.likelihood.counts(y)
                     known = losses.numel() - int(torch.as_tensor(is_void).sum())
                     total, count = total + float(losses.sum(dtype=torch.float64)), count + known
@@ -223,7 +223,7 @@ class Loop:
         return total / count
 
     def log_predictive(self, likelihood: Likelihood, x: Inputs, y: Tensor) -> Tensor:
-        """log p(y | x), averaged over draws; that of the one function where nothing is random."""
+        """log p(y | x), averaged over draws; without draws where nothing is random."""
         try:
             prediction = predict(
                 self.model,
@@ -239,7 +239,7 @@ class Loop:
         return prediction.log_prob(y)
 
     def record(self) -> None:
-        """What an epoch leaves besides its losses."""
+        """Append learning rate, noise and drop rates to the history."""
         history = self.run.history
         history.lr.append(float(self.run.optimizer.param_groups[0]["lr"]))
         if isinstance(self.likelihood, ConstantNoise):
@@ -249,8 +249,8 @@ class Loop:
             if isinstance(layer, StochasticLayer) and (moves or self.rates is not None):
                 history.rates.setdefault(path, []).append(float(layer.p.detach().mean()))
 
-    def tell(self, callback: Callable[[int, History], bool | None]) -> bool:
-        """Call back after an epoch. Returns: whether to stop."""
+    def call_back(self, callback: Callable[[int, History], bool | None]) -> bool:
+        """Call the user's callback after an epoch. Returns: whether to stop."""
         history = replace(self.run.history, best_epoch=self.run.best_epoch, stopped_early=self.run.stopped)
         with self.numbers.copy(), random_state_kept(), averaged(self.run):
             stop = callback(self.run.epoch, history)
@@ -261,7 +261,7 @@ class Loop:
         return bool(stop)
 
     def diverged(self, what: str, epoch: int) -> Diverged:
-        """Put the model back and say so."""
+        """Put the model back; returns the error that says so."""
         good = len(self.run.history)
         if self.last_good is not None:
             self.run.put_back(self.last_good)
@@ -282,7 +282,7 @@ def _number(value: Any) -> float:
 
 
 def _all_finite(parameters: list[Tensor]) -> bool:
-    """Whether no parameter holds NaN or infinity: by their sums, and only in doubt one by one."""
+    """Whether all parameters are finite, by their sums; one by one only if a sum is not."""
     with torch.no_grad():
         total = sum((p.sum().item() for p in parameters), 0.0)
         return math.isfinite(total) or all(bool(torch.isfinite(p).all()) for p in parameters)
@@ -290,7 +290,7 @@ def _all_finite(parameters: list[Tensor]) -> bool:
 
 @contextmanager
 def training(*modules: nn.Module) -> Iterator[None]:
-    """Train mode; every flag is restored on leaving, and gradients are let go."""
+    """A context: modules are in train mode; at its end flags are restored and gradients set to None."""
     flags = {part: part.training for module in modules for part in module.modules()}
     try:
         for module in modules:

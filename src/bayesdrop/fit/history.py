@@ -1,4 +1,4 @@
-"""History: what happened in training, epoch by epoch."""
+"""History: the course of training, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ __all__ = ["History"]
 
 @dataclass(frozen=True, repr=False)
 class History:
-    """What training recorded, one entry an epoch. Made by `bayesdrop.fit`.
+    """The course of training, one entry an epoch. Made by `bayesdrop.fit`.
 
     Attributes:
-        loss: mean over the rows of what was minimised.
-        nll: its part -log p(y | f(x)), where the objective tells.
-        kl: its part KL / num_data, where the objective tells.
+        loss: the objective, averaged over the rows.
+        nll: its part -log p(y | f(x)), if the objective has a term `nll`.
+        kl: its part KL / num_data, if the objective has a term `kl`.
         validation: with a likelihood, minus the mean log predictive density of the validation set, in
             nats; else the objective in eval mode. Empty without a validation set.
-        score: what `score` gave. Empty without one.
+        score: the values of `score`. Empty without one.
         noise_std: of a likelihood with constant noise, as `Gaussian`: one number, or one per output.
-        rates: chance of dropping of every layer that learns it, by path; the mean over units.
+        rates: from paths of layers to their drop rates, averaged over units: of layers that learn their rate,
+            and with `p_schedule` of all stochastic layers.
         lr: learning rate of the weights at the end of the epoch.
         seconds: how long the epoch took, validation included.
         best_epoch: the epoch, counted from 1, with the highest score, or else the lowest validation loss
@@ -62,7 +63,7 @@ class History:
         return f"History({', '.join(parts)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON can hold it."""
+        """All entries in a form that JSON can hold."""
         return asdict(self)
 
     @classmethod

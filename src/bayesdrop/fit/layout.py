@@ -10,19 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.fit.data import Batch, PassedOn
+from bayesdrop.fit.data import TrainingBatch, WrappedBatches
 from bayesdrop.inputs import Inputs, each_part
 
 __all__ = ["ChannelsLast", "laid_out"]
 
 
-class ChannelsLast(PassedOn):
+class ChannelsLast(WrappedBatches):
     """The same minibatches, with images (N, C, H, W) laid out with their channels last."""
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int) -> Iterator[TrainingBatch]:
         return ((_channels_last(x), y) for x, y in self._batches.epoch(epoch))
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Iterator[TrainingBatch]:
         return ((_channels_last(x), y) for x, y in self._batches.in_order())
 
 
@@ -36,7 +36,7 @@ def _channels_last(x: Inputs) -> Inputs:
 
 @contextmanager
 def laid_out(*modules: nn.Module, channels_last: bool) -> Iterator[None]:
-    """Tensors of four axes have their channels last inside, and lie afterwards as they did before."""
+    """A context: tensors of four axes have channels last inside, and their own layout afterwards."""
     if not channels_last:
         yield
         return

@@ -28,7 +28,7 @@ from bayesdrop.fit.checks import (
     check_watching,
     checked_path,
 )
-from bayesdrop.fit.data import Batches, Chosen, as_batches
+from bayesdrop.fit.data import Batches, ChosenBatches, as_batches
 from bayesdrop.fit.epoch import Loop, training
 from bayesdrop.fit.history import History
 from bayesdrop.fit.layout import ChannelsLast, laid_out
@@ -47,7 +47,7 @@ from bayesdrop.randomness import Turns, global_states_kept
 
 __all__ = ["fit"]
 
-#: what `max_seconds` and lines of progress are measured by
+#: the clock of `max_seconds` and of progress lines
 _clock = time.monotonic
 Data = tuple[Inputs, Tensor] | Dataset[Any] | DataLoader[Any]
 
@@ -89,75 +89,76 @@ def fit(
 ) -> History:
     """Train a model in place by minibatch gradient descent.
 
-    The same seed gives the same weights to the last bit, also where several threads train models of their
-    own: they take turns, step by step. (A thread that draws from torch's global generator by itself meanwhile
-    can change a run's numbers.) Training flags and the global random state are afterwards as they were
-    before, also after an exception.
+    The same seed gives the same weights, bit for bit, also if several threads train their own models: they
+    take turns, step by step. (A thread that draws from torch's global generator by itself meanwhile can
+    change a run's numbers.) Training flags and the global random state are put back, also after an exception.
 
     Args:
         model: trained in `train()` mode.
         train: (x, y) with x a tensor, or a tuple or mapping of tensors; a `Dataset` of (x, y) items; or a
-            `DataLoader`, which is used as it is. Rows are shuffled by (seed, epoch).
-        objective: `NegativeELBO`, or any callable (model, x, y) that gives a scalar or has a `.loss`.
+            `DataLoader`. The order of rows depends on (seed, epoch); a `DataLoader` has its own order.
+        objective: `NegativeELBO`, or any callable (model, x, y) whose result is a scalar or has a `.loss`.
         epochs: passes over the data, those of a checkpoint included.
         batch_size: rows of a step; a last batch of a single row joins the one before. None: all rows at every
             step, in their order. A `DataLoader` has its own.
-        batches: from the epoch, counted from 1, to the rows of one minibatch after another, in place of
-            shuffled ones of `batch_size`: lists or tensors of places in the data. What it draws from torch's
-            global generator comes from the run's own numbers. A schedule by name does not know its steps.
+        batches: chooses the rows of every step instead: a function from the epoch, counted from 1, to the
+            minibatches, each a list or tensor of row numbers. Random numbers that it draws from torch's
+            global generator are those of the run. Named schedules cannot be used, as the number of steps is
+            not known.
         validation: data as in `train`. With a likelihood, the validation loss is minus the mean log
             predictive density; else the objective in eval mode.
         lr: learning rate of the weights and of a learned noise.
-        rate_lr: learning rate of drop rates; 10 lr if None, as a rate's logit has further to go.
+        rate_lr: learning rate of drop rates; 10 lr if None, as the logit of a rate changes by more.
         weight_decay: of the weights alone.
         optimizer: from parameter groups (with their own lr) to an optimiser, as `torch.optim.SGD`; Adam if
             None, or AdamW with `weight_decay`.
-        rate_optimizer: the same for the drop rates alone, with `rate_lr`; None trains them with the others.
+        rate_optimizer: the same for the drop rates alone, with `rate_lr`; None: `optimizer` trains them too.
         scheduler: a name ("constant", "linear", "cosine" or "one-cycle": see
             `bayesdrop.fit.schedules.NamedSchedule`), over all `epochs`; or from the optimiser to a scheduler,
             stepped after every step of the optimiser.
-        warmup: share of all steps in which learning rates rise to their own, with a schedule by name or none.
+        warmup: share of all steps in which learning rates rise from near 0; with a named schedule or none.
         p_schedule: from the share of all steps that is done, in [0, 1], to the drop rate, as `RateSchedule`:
             set by `set_rates` before every step, on all layers whose rate is not learned. The model ends with
-            the rate of its weights: of the last step, or of the best epoch's last where that is put back.
+            the rate that belongs to its weights: that of the last step, or of the best epoch if the weights
+            of the best epoch are put back.
         patience: epochs without a better validation loss, or score, before training stops; the weights of the
-            best epoch are then put back, also if all epochs were run.
+            best epoch are put back, also if training was not stopped.
         min_delta: by how much a validation loss must be lower, or a score higher, to be better.
         clip_norm: largest norm of the gradient.
-        accumulate: pieces that every minibatch is run in, one after another, for less memory: each adds its
-            gradient, by its share of the rows, and one step is made with their sum. To rounding, it is the
-            step of the whole minibatch, for an objective that is a mean over rows. (Noise is drawn piece by
-            piece, and BatchNorm takes its statistics from each piece.)
+        accumulate: how many pieces every minibatch is run in, one after another, to save memory: each adds
+            its gradient, times its share of the rows, and one step is made with their sum. For an objective
+            that is a mean over rows this is, to rounding, the step of the whole minibatch. (Noise is drawn
+            piece by piece, and BatchNorm takes its statistics from each piece.)
         ema: decay, in (0, 1), of a moving average of the weights (and buffers, and of a learned noise), as
             .999: see `bayesdrop.fit.average.update_average`. Validation, `score` and `callback` see the
-            averages, and the model has them in the end; training goes on from the weights themselves.
-        augment: changes minibatches of training at random: `RandomCrop`, `RandomFlip`, any function of (x, y,
-            generator) that gives (x, y), or several. What it draws depends on (seed, epoch, minibatch) alone.
-        channels_last: train with images and convolutions laid out so, which is faster on most machines. The
-            weights lie afterwards as they did before.
-        score: called after every epoch with the model, in eval mode; gives a number, higher for better, which
-            decides in place of the validation loss. The weights of the best epoch are put back in the end.
-        validation_draws: draws of the validation's predictive density.
-        checkpoint: a file to write the whole run to, replaced at once.
+            averages, and the model ends with them; training steps use the weights themselves.
+        augment: changes training minibatches at random: `RandomCrop`, `RandomFlip`, any function from (x, y,
+            generator) to (x, y), or several. Its numbers depend on (seed, epoch, minibatch) alone.
+        channels_last: store images and convolutions channels last in training, which is faster on most
+            machines. The weights have their own layout again afterwards.
+        score: called after every epoch with the model, in eval mode; returns a number, higher for better,
+            which is used instead of the validation loss. The model ends with the weights of the best epoch.
+        validation_draws: draws for the predictive density of the validation data.
+        checkpoint: a file to write the whole run to; it is always replaced as a whole.
         checkpoint_every: epochs from one checkpoint to the next; the last epoch is always written.
-        resume: go on from the checkpoint if there is one, bit for bit as if it had never stopped; only
-            `epochs` may differ (and not where a schedule by name, or of the rates, spans them).
-        seed: of the order of rows, the noise and validation's draws.
-        generator: noise (and what a `DataLoader` draws) begins where this one stands, instead of at `seed`;
-            it is left where training ends. A run in several calls, as in active learning, has new noise in
-            each that way.
+        resume: go on from the checkpoint if there is one, bit for bit as if the run had never stopped; only
+            `epochs` may differ (and not with a named schedule or `p_schedule`, which span all epochs).
+        seed: of the order of rows, the noise and the draws of validation.
+        generator: noise (and the numbers of a `DataLoader`) begins in the state of this generator, instead of
+            at `seed`; it is left in the state where training ends. A run in several calls, as in active
+            learning, has new noise in each call that way.
         callback: called after every epoch, and after its checkpoint, with the epoch, counted from 1, and the
-            history so far; training stops if it returns True. What it draws at random, or sets of the
-            training flags, does not change the run.
-        max_seconds: of this call; looked at after every step. The steps of an epoch that is cut short count
-            for the model and the history. A checkpoint holds the last whole epoch: it is written after
-            every one, and a run that goes on makes the one that was cut short anew, bit for bit.
-        progress: show how far training is: a bar in a terminal (needs the extra "cli"), elsewhere a plain
-            line at most every ten seconds and at the end. None: the same, but lines in long runs alone.
+            history so far; training stops if it returns True. Random numbers that it draws and training flags
+            that it sets do not change the run.
+        max_seconds: time limit of this call, checked after every step. The steps of an epoch that is cut
+            short count for the model and the history. A checkpoint holds the last whole epoch and is written
+            after every one; a run that is resumed repeats the epoch that was cut short, bit for bit.
+        progress: show the progress of training: a bar in a terminal (needs the extra "cli"), elsewhere a
+            plain line at most every ten seconds and at the end. None: the same, but lines only in long runs.
 
     Raises:
         Diverged: a loss or a parameter was not finite. The model is put back to the end of the last epoch
-            that was.
+            in which all were.
     """
     check_modules(model, objective)
     check_numbers(
@@ -191,7 +192,7 @@ def fit(
     def batches_of(rows: Data, argument: str) -> Batches:
         found = as_batches(rows, argument, batch_size=batch_size, seed=seed, device=device)
         if batches is not None and argument == "train":
-            found = Chosen(found, batches)
+            found = ChosenBatches(found, batches)
         if augment is not None and argument == "train":
             found = Augmented(found, checked_augment(augment), seed)
         return ChannelsLast(found) if channels_last else found
@@ -231,7 +232,7 @@ def fit(
             "batches": None if batches is None else described(batches),
             "p_schedule": None if rates is None else rates.described(),
         }
-        # Only where they are used: checkpoints of versions that did not have them stay good.
+        # Only where they are used, so that checkpoints of older versions, without them, can be resumed.
         settings |= {name: value for name, value in later.items() if value is not None}
     schedule = make_scheduler(made, scheduler, warmup=warmup, total_steps=total_steps)
     if path is not None:
@@ -276,15 +277,15 @@ def fit(
             advance(run.epoch, "")
         with averaged(run):
             loop.last_good = run.copy_state()
-        keep = _Keeper(loop, path, settings, 1 if max_seconds is not None else checkpoint_every)
+        writer = _CheckpointWriter(loop, path, settings, 1 if max_seconds is not None else checkpoint_every)
         while run.epoch < epochs and not run.stopped and stopped_by is None:
             whole = loop.run_epoch(patience=patience, min_delta=min_delta)
             last = run.epoch == epochs or run.stopped
-            keep.write(whole=whole, last=last)
+            writer.write(whole=whole, last=last)
             advance(1, f"loss {run.history.loss[-1]:.4g}")
-            if callback is not None and loop.tell(callback):
+            if callback is not None and loop.call_back(callback):
                 stopped_by = "callback"
-                keep.write(whole=whole, last=True)
+                writer.write(whole=whole, last=True)
             elif not whole or (loop.is_over() and not last):
                 stopped_by = "time"
         final = run.average if run.best is None else run.best
@@ -300,8 +301,8 @@ def fit(
 
 
 @dataclass
-class _Keeper:
-    """Writes the checkpoint of a run when it is due."""
+class _CheckpointWriter:
+    """Writes the checkpoint of a run every so many epochs."""
 
     loop: Loop
     path: Path | None
@@ -309,7 +310,7 @@ class _Keeper:
     every: int
 
     def write(self, *, whole: bool, last: bool) -> None:
-        """After an epoch; one that was cut short is none to go on from."""
+        """Write after an epoch if it is due. One that was cut short (not `whole`) is never written."""
         run = self.loop.run
         due = whole and (last or run.epoch % self.every == 0) and self.loop.written != run.epoch
         if self.path is not None and due:

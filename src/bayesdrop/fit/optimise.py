@@ -28,7 +28,7 @@ def parameter_groups(
 
     Args:
         model: its `rate_parameters()` are the rates, all its other parameters the weights.
-        objective: its own parameters, as a learned noise, where it is a module.
+        objective: if it is a module, its parameters, as a learned noise, are the third group.
         lr: of the weights and the objective.
         rate_lr: of the drop rates.
         weight_decay: of the weights.
@@ -61,8 +61,8 @@ def make_optimizer(
 
     Args:
         groups: from `parameter_groups`.
-        make: of all of them; of all but the rates where these have their own.
-        make_rates: of the rates.
+        make: makes the optimiser of all groups; of all but the rates if there is `make_rates`.
+        make_rates: makes the optimiser of the rates.
     """
     if make_rates is None:
         return _made(groups, make, "optimizer")
@@ -97,10 +97,10 @@ def make_scheduler(
     """The scheduler, which is stepped after every step of the optimiser.
 
     Args:
-        optimizer: whose learning rates it changes.
-        make: the user's, or a name.
-        warmup: of a schedule by name.
-        total_steps: of the whole run; None if that is not known.
+        optimizer: the optimiser whose learning rates it changes.
+        make: makes the user's scheduler; or a name.
+        warmup: of a named schedule.
+        total_steps: of the whole run; None if it is not known.
     """
     if warmup >= 1:
         raise ValueError(must("fit", "warmup", "a share of all steps, in [0, 1)", warmup))
@@ -127,9 +127,7 @@ def _named(optimizer: Optimizer, name: str, warmup: float, total_steps: int | No
         want = f"one of {', '.join(map(repr, names))}, or a callable from an Optimizer to an LRScheduler"
         raise ValueError(must("fit", "scheduler", want, name))
     if total_steps is None:
-        hint = (
-            "Pass a scheduler of your own: a loader without a length does not tell how many steps there are."
-        )
+        hint = "Pass a scheduler of your own: the number of steps is not known for a loader without a length."
         raise ValueError(must("fit", "scheduler", "None or callable", name, hint))
     if name == "one-cycle" and warmup > 0:
         raise ValueError(must("fit", "warmup", "0 with scheduler='one-cycle', which has its own", warmup))

@@ -1,4 +1,4 @@
-"""Two optimisers that are one to everybody else: weights by the first, drop rates by the second."""
+"""Two optimisers used as one: the first for the weights, the second for the drop rates."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["TwoOptimizers"]
 
 
 class TwoOptimizers(Optimizer):
-    """Groups, steps and state of both. Schedulers change the learning rates of both.
+    """An optimiser with the groups and state of two, which steps both; schedulers change both.
 
     Args:
-        first: has the first groups.
-        second: has those that follow.
+        first: has the first parameter groups.
+        second: has the groups that follow.
     """
 
     def __init__(self, first: Optimizer, second: Optimizer) -> None:
@@ -25,7 +25,7 @@ class TwoOptimizers(Optimizer):
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """Those of the first, then those of the second."""
+        """The groups of the first, then those of the second."""
         return [group for part in self.both for group in part.param_groups]
 
     @property
@@ -34,17 +34,17 @@ class TwoOptimizers(Optimizer):
         return " and ".join(type(part).__name__ for part in self.both)
 
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """A step of each; they have no closure."""
+        """A step of each; a closure is not called."""
         for part in self.both:
             part.step()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Let go of the gradients of both."""
+        """Set the gradients of both to None, or to zero."""
         for part in self.both:
             part.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """As of one optimiser of all groups: the parameters of the second are counted on."""
+        """The state as of one optimiser: the numbers of the second's parameters follow the first's."""
         first, second = (part.state_dict() for part in self.both)
         count = self._count()
         groups = [
@@ -76,5 +76,5 @@ class TwoOptimizers(Optimizer):
         )
 
     def _count(self) -> int:
-        """Parameters of the first."""
+        """Number of parameters of the first optimiser."""
         return sum(len(group["params"]) for group in self.both[0].param_groups)

@@ -1,4 +1,4 @@
-"""Learning rates by name: what they are multiplied by at every step."""
+"""Named schedules of learning rates: the factor at every step."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class NamedSchedule(LRScheduler):
         cosine      (1 + cos(pi s)) / 2
         one-cycle   from 1/25 to 1 in the first 3 tenths, then to 1/250,000, each along half a cosine
 
-    With `warmup` w the factor rises from 1 / (w n) to 1 in the first w n of n steps, along a line, and s is
-    the share of those that follow. One-cycle has a rise of its own: it needs none.
+    With `warmup` w the factor rises linearly from 1 / (w n) to 1 in the first w n of n steps, and s is the
+    share of the steps after these. One-cycle begins with a rise and takes no warmup.
 
     Args:
-        optimizer: whose learning rates are the largest.
-        name: which.
+        optimizer: its learning rates are multiplied by the factor.
+        name: one of the above.
         total_steps: n.
         warmup: w, in [0, 1).
 
@@ -60,24 +60,24 @@ class NamedSchedule(LRScheduler):
         super().__init__(optimizer)
 
     def factor(self, step: int) -> float:
-        """What learning rates are multiplied by when `step` steps were made."""
+        """The factor of the learning rates after `step` steps."""
         rise = round(self.warmup * self.total_steps)
         if step < rise:
             return (step + 1) / rise
-        # A run may go on after its last step, as where a last batch is split otherwise.
+        # There may be more steps than expected, as if a loader gives more batches than its length.
         steps, done = self.total_steps - rise, min(step, self.total_steps) - rise
         if self.name != "one-cycle":
             return SCHEDULES[self.name](done / max(1, steps))
         return _one_cycle(done, steps)
 
     def get_lr(self) -> list[float | Tensor]:
-        """Of every group, for the next step."""
+        """The learning rates of every group for the next step."""
         factor = self.factor(self.last_epoch)
         return [lr * factor for lr in self.base_lrs]
 
 
 def _one_cycle(step: int, steps: int) -> float:
-    """Both ends of each half are steps: the first has 1/25, the last 1/250,000."""
+    """The factor of "one-cycle": 1/25 at the first step, 1/250,000 at the last."""
     top, last = _CYCLE_RISE * steps - 1, steps - 1
     if step <= top:
         low, high, share = _CYCLE_START, 1.0, step / top if top > 0 else 1.0

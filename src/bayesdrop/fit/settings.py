@@ -1,4 +1,4 @@
-"""What a run must share with a checkpoint to go on from it, and how the two differ."""
+"""The settings that a run must have in common with a checkpoint to resume it, and their differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["described", "differences", "optimizer_settings", "scheduler_settings
 
 
 def described(module: Any) -> dict[str, Any]:
-    """What training leaves alone: classes, options, shapes, and rates and noise that are not learned."""
+    """What training does not change: classes, options, shapes, and rates and noise that are not learned."""
     if not isinstance(module, nn.Module):
         return {"class": getattr(module, "__qualname__", type(module).__qualname__)}
     layers: dict[str, Any] = {}
@@ -31,7 +31,7 @@ def described(module: Any) -> dict[str, Any]:
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:
-    """Sentences that name every setting that is not the same."""
+    """Sentences that name every setting that differs."""
     if isinstance(old, dict) and isinstance(new, dict):
         names = [*old, *(name for name in new if name not in old)]
         lines = []

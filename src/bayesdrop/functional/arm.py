@@ -43,7 +43,7 @@ PathGradient = Literal["scale", "none", "missing"]
 
 @dataclass(frozen=True, eq=False)
 class UsedMask:
-    """What multiplied an input in one pass."""
+    """The mask that multiplied an input in one pass, and its random numbers."""
 
     bits: Tensor  #: the random numbers u, rows first
     mask: Tensor  #: kept (1 or 1 / (1 - p)) where u >= p, or 1 - u >= p in a mirrored pass
@@ -59,7 +59,7 @@ def is_antithetic(estimator: Estimator) -> bool:
 
 
 def check_passes(owner: str, estimator: str, num_passes: int | None) -> int:
-    """How many passes the estimator makes; an error for numbers that it cannot use."""
+    """How many passes the estimator makes; raise for a number that it cannot use."""
     least = {"disarm": 2, "arm": 2, "loo": 2, "reinforce": 1}
     if not is_one_of(estimator, least):
         raise ValueError(must(owner, "estimator", f"one of {', '.join(map(repr, least))}", estimator))
@@ -78,10 +78,10 @@ def rate_gradient(
     """The estimate of d sum_i E[loss_i] / d logit p.
 
     Args:
-        estimator: which.
-        losses: of each pass, shape (N,): what is summed; or shape () for a loss of all rows together.
-        used: the masks of each pass, rows first; of (N,) losses row i belongs to loss i. The second pass of
-            an antithetic estimator is the mirrored one.
+        estimator: its name.
+        losses: of each pass: shape (N,), one loss a row; or shape (), one loss of all rows together.
+        used: the masks of each pass, rows first; with (N,) losses, row i belongs to loss i. The second pass
+            of an antithetic estimator is the mirrored one.
         p: chance of dropping; broadcasts against the masks.
         inverted: whether the masks are divided by 1 - p.
 
@@ -94,7 +94,7 @@ def disarm_slope(change: Tensor, p: Tensor) -> Tensor:
     """DisARM's estimate of d E[loss] / d logit p, from (f(b) - f(b')) (b - b') of a pair of mirrored masks.
 
     Args:
-        change: that product, for one mask, or summed over those that share a rate.
+        change: that product for one mask, or its sum over the masks that share a rate.
         p: chance of dropping.
     """
     # sigmoid(|a|) is the larger of p and 1 - p; the sign turns d / da into d / dlogit p.
@@ -122,7 +122,7 @@ def _arm(losses: Sequence[Tensor], used: Sequence[UsedMask], p: Tensor, scale: T
 
 
 def _loo(losses: Sequence[Tensor], used: Sequence[UsedMask], p: Tensor, scale: Tensor) -> Tensor:
-    # The losses' differences from their mean sum to zero, so that the mask needs no centre of its own.
+    # The centred losses sum to zero, so that the masks need not be centred too.
     centre = torch.stack(list(losses)).mean(0)
     parts = [_contract(loss - centre, one.mask, p) for loss, one in zip(losses, used, strict=True)]
     return -torch.stack(parts).sum(0) * scale / (len(losses) - 1)
@@ -153,7 +153,7 @@ class _Learned(torch.autograd.Function):
             return grad_x, None, None, None
         if ctx.gradient == "missing":
             raise RuntimeError(
-                "LearnableDropout: the gradient of the rates was asked for, but a mask has none to give. "
+                "LearnableDropout: a backward pass needs the gradient of the rates, but a mask has none. "
                 "Use NegativeELBO or arm_loss, which estimate it from two passes, or switch the rates off: "
                 "layer.logit_p.requires_grad_(False)."
             )
@@ -169,9 +169,9 @@ def apply_learned(x: Tensor, logit_p: Tensor, mask: Tensor, *, gradient: PathGra
         x: the input.
         logit_p: of the drop rate; must broadcast against `x`.
         mask: z / (1 - p) or z; must broadcast against `x`.
-        gradient: in logit p. "scale": of a mask that is divided by 1 - p. "none": the mask does not depend on
-            the rate but through z, which someone else takes care of. "missing": nobody does; asking for it is
-            an error.
+        gradient: what backward passes give for logit p. "scale": the gradient through the division by 1 - p.
+            "none": nothing, as the mask depends on the rate through z alone, which an estimator handles.
+            "missing": an error, as there is no estimator for z.
     """
     out: Tensor = _Learned.apply(x, logit_p, mask, gradient)  # type: ignore[no-untyped-call]
     return out

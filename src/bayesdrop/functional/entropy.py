@@ -45,7 +45,7 @@ def expected_entropy(probs: Tensor, dim: int = -1) -> Tensor:
 
 
 def mutual_information(probs: Tensor, dim: int = -1) -> Tensor:
-    """Predictive entropy minus expected entropy: what the draws disagree about (BALD); at least 0."""
+    """Predictive entropy minus expected entropy: the disagreement of the draws (BALD); at least 0."""
     return (predictive_entropy(probs, dim) - expected_entropy(probs, dim)).clamp_min(0)
 
 

@@ -40,7 +40,7 @@ def gaussian_kl(mean_square: Tensor, variance: Tensor, length_scale: float | Ten
 
 
 def mean_field_kl(mean: Tensor, log_std: Tensor, length_scale: float | Tensor) -> Tensor:
-    """`gaussian_kl` of N(m, s^2) from m and log s, element by element: no width is too small for it.
+    """`gaussian_kl` of N(m, s^2) from m and log s, element by element; finite for any small s.
 
     Args:
         mean: m.
@@ -99,9 +99,9 @@ _FAR = 12.0
 def mixture_information(distance: Tensor, p: Tensor) -> Tensor:
     """Nats that a sample of (1 - p) N(d, 1) + p N(0, 1) carries about its component.
 
-    0 at d = 0, H(p) for components far apart. It is what the entropy of a mixture has beyond that of
-    one component, and it depends on d and p alone in any number of dimensions, because the mixture
-    differs from a single Gaussian only along the line through the two means.
+    0 at d = 0, H(p) for components far apart. It is the entropy of the mixture minus that of one component.
+    It depends on d and p alone in any number of dimensions, because the mixture differs from a single
+    Gaussian only along the line through the two means.
 
     Args:
         distance: d, distance of the means in units of the common standard deviation.
@@ -152,11 +152,11 @@ def component_information(square_distance: Tensor, chance: Tensor) -> Tensor:
 
         -sum_i w_i log sum_j w_j exp(-d_ij^2 / 8)
 
-    It is exact, 0, where all means coincide, and, H(w), where they are far apart. With d^2 / 2 instead of
+    It is exact where all means coincide (0) and where they are far apart (H(w)). With d^2 / 2 instead of
     d^2 / 8 it would be an upper bound.
 
     Args:
-        square_distance: d_ij^2 between the means, in units of the covariance that all share. (..., C, C).
+        square_distance: d_ij^2 between the means, in units of their common covariance. (..., C, C).
         chance: w, the weights of the components. (..., C).
 
     Returns: shape (...).

@@ -80,15 +80,15 @@ def learned_dropout_kl(
 ) -> Tensor:
     """sum_k [ l^2 |W_k|^2 / (2 (1 - p_k)) - H(p_k) ], as a function of logit p. Shape ().
 
-    As `bernoulli_dropout_kl` summed over units, but right at any rate, and with a gradient that costs one
+    The sum of `bernoulli_dropout_kl` over units, but accurate at any rate, and with a gradient that costs one
     pass over the weights.
 
     Args:
-        weight: the weights; of shape (J, K) where every unit has a rate of its own, any shape otherwise.
+        weight: the weights; of shape (J, K) where every unit has its own rate, of any shape otherwise.
         logit_p: log(p / (1 - p)) of the chance of dropping: shape () or (K,).
         units: K.
         length_scale: l.
-        raw: `weight` is M = W / (1 - p), as masks without a scale have it: (1 - p) l^2 |M|^2 / 2 - H(p).
+        raw: `weight` is M = W / (1 - p), as for masks without a scale: (1 - p) l^2 |M|^2 / 2 - H(p).
 
     Reference: Gal, Hron & Kendall (2017), Eqs 3 and 4; Boluki et al. (2020), section 2.2.
     """

@@ -16,8 +16,8 @@ def log_uniform_kl(log_alpha: Tensor) -> Tensor:
         0.5 log(1 + 1/a) + k1 (1 - sigmoid(k2 + k3 log a)),      k = (0.63576, 1.87320, 1.48695)
 
     An approximation of an integral that has no closed form, within 0.01 nats. The prior is improper: the
-    divergence is defined up to a constant only, and the posterior it gives is not one of Bayes' rule (Hron,
-    Matthews & Ghahramani, 2018).
+    divergence is defined up to a constant only, and Bayes' rule gives no proper posterior (Hron, Matthews &
+    Ghahramani, 2018).
 
     Args:
         log_alpha: log of the noise's variance, any shape.

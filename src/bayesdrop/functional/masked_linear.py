@@ -52,8 +52,8 @@ def masked_linear(
 ) -> Tensor:
     """W (x m) + b for masks m = z / (1 - p), or m = z if not `inverted`.
 
-    The gradient in logit p is the path-wise part alone, through the scale: p_k sum_j W_jk dL/dW_jk. It needs
-    no product beyond those of the weights.
+    The gradient in logit p is only the part through the scale: p_k sum_j W_jk dL/dW_jk. It needs no further
+    matrix product.
 
     Args:
         x: (N, K).
@@ -61,7 +61,7 @@ def masked_linear(
         bias: (J,) or None.
         logit_p: shape () or (K,).
         m: (N, K), without a graph.
-        inverted: whether m has the scale.
+        inverted: whether m is divided by 1 - p.
 
     Returns: (N, J).
     """

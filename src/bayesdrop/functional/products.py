@@ -1,9 +1,9 @@
 """Matrix products by the fastest kernel that torch has on this machine.
 
-torch sends products of 32-bit numbers to MKL. On processors of other makers than Intel that have AVX-512, MKL
-keeps to half of the registers, and oneDNN, which torch has for convolutions, takes less than half the time.
-Which of the two is used depends on the machine and the shapes alone, never on a measurement: the same call
-gives the same bits in every process.
+torch computes products of 32-bit numbers by MKL. On processors with AVX-512 that Intel has not made, MKL uses
+half of the registers, and oneDNN, which torch has for convolutions, takes less than half the time. Which of
+the two is used depends on the machine and the shapes alone, never on a measurement: the same call gives the
+same bits in every process.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torch import Tensor
 
 __all__ = ["linear", "matmul", "prefers_onednn"]
 
-#: multiply-adds from which on the price of the call is made up for
+#: from this many multiply-adds on, oneDNN saves more than its call costs
 _LARGE = 2**20
 
 
 @cache
 def prefers_onednn() -> bool:
-    """Whether oneDNN multiplies faster than MKL here: AVX-512, by another maker than Intel."""
+    """Whether oneDNN multiplies faster than MKL on this machine: AVX-512, not made by Intel."""
     return (
         torch.backends.cpu.get_cpu_capability() == "AVX512"
         and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
@@ -36,7 +36,7 @@ def prefers_onednn() -> bool:
 
 
 def _maker() -> str:
-    """Who made the processor; nothing where the system does not tell."""
+    """The maker of the processor; "" if the system does not say."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -45,7 +45,7 @@ def _maker() -> str:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
-    """x W' + b, as `torch.nn.functional.linear`; gradients of any order as its own.
+    """x W' + b, as `torch.nn.functional.linear`, with gradients of any order.
 
     Args:
         x: (..., K).
@@ -65,7 +65,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool 
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """A B, as `torch.mm`; with a gradient only where that has one.
+    """A B, as `torch.mm`. Where gradients are enabled it is `torch.mm` itself.
 
     Args:
         a: (M, K).
@@ -88,7 +88,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         for_x, for_weight, for_bias = ctx.needs_input_grad
-        # With a graph of the gradient itself, `matmul` is torch's own.
+        # For second derivatives gradients are enabled here, and `matmul` is torch's own.
         rows = grad.flatten(0, -2)
         grad_x = matmul(rows, weight).view(x.shape) if for_x else None
         grad_weight = matmul(rows.t(), x.flatten(0, -2)) if for_weight else None
@@ -113,7 +113,7 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
 
 
 def _is_plain(*tensors: Tensor) -> bool:
-    """Whether these are tensors and nothing more, and nothing stands between them and their kernels."""
+    """Whether these are plain tensors, and no mode, transform, tracer or autocast changes operations."""
     functorch: Any = torch._C._functorch
     return (
         not torch.compiler.is_compiling()

@@ -1,7 +1,7 @@
-"""LSTM and GRU over time with a mask on the state, in one function each with a gradient of its own.
+"""LSTM and GRU over time with a mask on the state: one function each, with a gradient written by hand.
 
-Autograd's way through a loop costs a node for every operation of every step, and a product for the weights
-at each. Here the steps fill a few arrays, and the gradient of the weights is one product at the end.
+In a loop, autograd needs a node for every operation of every step, and a product for the gradient of the
+weights at each step. Here the steps fill a few arrays, and that gradient is one product at the end.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def lstm_over_time(
         i, f, g, o = gates_t + W (h_{t-1} * m);    c_t = s(f) c_{t-1} + s(i) tanh(g);    h_t = s(o) tanh(c_t)
 
     Args:
-        gates: (L, N, 4H): what inputs and biases give.
+        gates: (L, N, 4H): the part of the gates that comes from inputs and biases.
         h: (N, H), the state before the first step.
-        c: (N, H), that of the cells.
+        c: (N, H), the state of the cells before the first step.
         weight: W, (4H, H).
         factor: m, (N, H) or (1, H), or with a mask for every step (L, N, H) or (L, 1, H); None for ones.
         valid: (L, N, 1), False where a sequence is over and keeps its state; None for everywhere.
@@ -44,13 +44,13 @@ def lstm_over_time(
 def gru_over_time(
     gates: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, factor: Tensor | None, valid: Tensor | None
 ) -> Tensor:
-    """A GRU whose state is multiplied by a mask on its way to the gates, but not where it is carried on.
+    """A GRU whose state is multiplied by a mask on its way to the gates, but not in the update of the state.
 
         r, z = s(gates_t + W (h_{t-1} * m) + b);    n = tanh(gates_t + r (W (h_{t-1} * m) + b))
         h_t = n + z (h_{t-1} - n)
 
     Args:
-        gates: (L, N, 3H): what inputs and their bias give.
+        gates: (L, N, 3H): the part of the gates that comes from inputs and their bias.
         h: (N, H), the state before the first step.
         weight: W, (3H, H).
         bias: b, (3H,) or None.
@@ -69,7 +69,7 @@ def _gates(values: Tensor, parts: int) -> list[tuple[Tensor, ...]]:
 
 
 def _each_step(factor: Tensor | None, steps: int) -> Sequence[Tensor | None]:
-    """The mask of every step: one for all, or each its own."""
+    """The mask of every step: one for all steps, or one each."""
     return factor.unbind(0) if factor is not None and factor.dim() == 3 else [factor] * steps
 
 
@@ -225,7 +225,7 @@ class _Gru(torch.autograd.Function):
 
 
 def _of_factor(grad_masked: Tensor, h_0: Tensor, outputs: Tensor, factor: Tensor) -> Tensor:
-    """Gradient in the mask of a step, grad_t h_{t-1}, or its sum where all steps share one mask."""
+    """Gradient in the mask of each step, grad_t h_{t-1}; its sum where all steps share one mask."""
     first = grad_masked[0] * h_0
     later = grad_masked[1:] * outputs[:-1]
     if factor.dim() == 3:

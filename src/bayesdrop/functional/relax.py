@@ -2,7 +2,7 @@
 
     z(u) = sigmoid(-(logit p + logit u) / t),        u ~ U(0, 1)
 
-tends to a mask that drops with chance p as the temperature t falls to 0. What multiplies the input is
+tends to a mask that drops with chance p as the temperature t falls to 0. The input is multiplied by
 z / (1 - p). Reference: Gal, Hron & Kendall (2017), Eq. 5; Maddison et al. (2017).
 """
 
@@ -41,14 +41,14 @@ def relaxed_keep(logit_p: Tensor, bits: Tensor, temperature: float) -> Tensor:
         bits: from `bayesdrop.noise.bits.random_bits`.
         temperature: t, above 0.
     """
-    # u = 0 and u = 1 are infinities here and 1 and 0 in the end: nothing is clipped.
+    # u = 0 and u = 1 give infinite logits and then z = 1 and z = 0: nothing is clipped.
     logistic = torch.logit(uniform_from_bits(bits)).to(logit_p.dtype)
     return torch.sigmoid((logistic + logit_p) * (-1 / temperature))
 
 
 @torch.no_grad()
 def _multiplier(logit_p: Tensor, bits: Tensor, temperature: float, dtype: torch.dtype) -> Tensor:
-    """z / (1 - p), without a graph and in as few passes over memory as can be."""
+    """z / (1 - p), without a graph and with few passes over memory."""
     logistic = torch.logit(uniform_from_bits(bits)).to(dtype)
     keep = torch.sigmoid(-logit_p).to(dtype)
     return logistic.add_(logit_p.to(dtype)).mul_(-1 / temperature).sigmoid_().div_(keep)
@@ -126,7 +126,7 @@ def _applied(
     return out
 
 
-# masks that are held: made once, with their derivative, and used at many places
+# held masks, which are made once with their derivative and used many times
 
 
 @torch.no_grad()
@@ -139,10 +139,12 @@ def relaxed_slope(logit_p: Tensor, bits: Tensor, temperature: float) -> Tensor:
 
 @torch.no_grad()
 def hard_slope(logit_p: Tensor, bits: Tensor, temperature: float) -> Tensor:
-    """The same for hard masks h / (1 - p), h being that of `keep_mask`: straight through the relaxed one.
+    """The straight-through derivative in logit p of hard masks h / (1 - p), h being that of `keep_mask`.
 
-    `keep_mask` keeps where u is at least p, and z(u) is large where u is small: the relaxed mask that goes
-    with h is z(1 - u). What is given is dz(1 - u) / dlogit p / (1 - p) + h p / (1 - p).
+        dz(1 - u) / dlogit p / (1 - p) + h p / (1 - p)
+
+    `keep_mask` keeps where u is at least p, and z(u) is large where u is small: the relaxed mask of the same
+    u is z(1 - u).
     """
     logistic = torch.logit(uniform_from_bits(bits)).to(logit_p.dtype)
     z = torch.sigmoid((logistic - logit_p) / temperature)
@@ -152,7 +154,7 @@ def hard_slope(logit_p: Tensor, bits: Tensor, temperature: float) -> Tensor:
 
 
 class _WithSlope(torch.autograd.Function):
-    # The slope is no saved tensor, which a backward pass would give up: the mask of a draw outlives many.
+    # The slope is not a saved tensor: a backward pass frees these, and the mask of a draw is used in many.
 
     @staticmethod
     def forward(ctx: Any, logit_p: Tensor, noise: Tensor, slope: Tensor) -> Tensor:

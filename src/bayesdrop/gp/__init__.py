@@ -1,4 +1,4 @@
-"""The Gaussian process behind a dropout network."""
+"""The Gaussian process that a dropout network approximates."""
 
 from bayesdrop.gp.kernel import FiniteKernel, NetworkKernel
 from bayesdrop.gp.link import length_scale_from_weight_decay, process_of_network

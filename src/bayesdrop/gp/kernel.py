@@ -24,7 +24,7 @@ from bayesdrop.gp.moments import Nonlinearity, activation, second_moment
 
 __all__ = ["FiniteKernel", "NetworkKernel"]
 
-#: numbers of weights that are drawn together when functions are sampled
+#: how many weights are drawn together when functions are sampled
 _TOGETHER = 2**22
 
 
@@ -43,8 +43,8 @@ class NetworkKernel:
             `second_moment`).
         length_scale: l, one number or one per input.
         bias_std: standard deviation of the hidden units' biases: one number, or one per hidden layer.
-        variance: v, the variance that the weights after a hidden layer sum to: K / l^2 for K units; one
-            number, or one per hidden layer.
+        variance: v, the total variance of the weights after a hidden layer: K / l^2 for K units; one number,
+            or one per hidden layer.
         depth: number of hidden layers.
 
     Reference: Gal & Ghahramani (2015), section 3.1; (2016), Eq. 2 (several layers).
@@ -65,7 +65,7 @@ class NetworkKernel:
         whole_number("NetworkKernel", "depth", self.depth, at_least=1)
         for name in ("length_scale", "bias_std", "variance"):
             value = real_numbers("NetworkKernel", name, getattr(self, name), "a number")
-            # Squares of such numbers, and sums and products of a few, are doubles.
+            # Squares of such numbers, and sums and products of a few, fit into doubles.
             good = ((value >= 1e-30) | ((value == 0) & (name == "bias_std"))) & (value <= 1e30)
             if value.dim() > 1 or not value.numel() or not bool(good.all()):
                 least = "a number of at least 0" if name == "bias_std" else "above 0"
@@ -105,9 +105,9 @@ class NetworkKernel:
 
             phi(x) = sqrt(v / K) s(x W + b)
 
-        Of one hidden layer, phi(x).phi(y) has the mean k(x, y). Of several, phi_i is the input of layer
-        i + 1, and that holds as all layers but the last grow wide; given the layers before, the mean over the
-        last is the covariance of one layer at phi_{L-1}.
+        With one hidden layer, phi(x).phi(y) has the mean k(x, y). With several, phi_i is the input of layer i
+        + 1, and this holds in the limit where all layers but the last are wide; given the layers before, the
+        mean over the last is the covariance of one layer at phi_{L-1}.
 
         Args:
             x: (..., N, Q).
@@ -239,7 +239,7 @@ class NetworkKernel:
         return [whole_number(owner, "num_units", units, at_least=1, at_most=LARGEST_WIDTH) for units in given]
 
     def _scaled(self, x: Tensor, other: Tensor | None = None) -> Tensor:
-        """Inputs in units of the length scale, in double precision: an angle needs half its digits."""
+        """Inputs in units of the length scale, in double precision: small angles lose half of the digits."""
         name = "x" if other is None else "y"
         must_be_tensor("NetworkKernel", name, x, floating=True)
         if x.dim() < 2:
@@ -277,7 +277,7 @@ class FiniteKernel:
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, NetworkKernel):
             raise TypeError(must("FiniteKernel", "kernel", "a NetworkKernel", self.kernel))
-        # Wrong widths and seeds are told of here, not where the kernel is first called.
+        # Wrong widths and seeds raise here, and not only when the kernel is called.
         self.kernel._widths("FiniteKernel", self.num_units)
         whole_seed("FiniteKernel", self.seed)
 

@@ -1,4 +1,4 @@
-"""From how a dropout network is trained to the Gaussian process that it approximates."""
+"""From the training settings of a dropout network to the Gaussian process that it approximates."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def length_scale_from_weight_decay(
 ) -> float:
     """l = sqrt(2 N tau lambda / ((1 - p) r)): the length scale of a layer's prior.
 
-    It goes with the objective r (1/N) sum_n |y_n - f(x_n)|^2 / 2 + lambda |M|^2 and is
-    `precision_from_weight_decay` solved for l: weight decay alone gives the ratio of the two.
+    The objective is r (1/N) sum_n |y_n - f(x_n)|^2 / 2 + lambda |M|^2. This is
+    `precision_from_weight_decay` solved for l: weight decay alone determines tau / l^2.
 
     Args:
         weight_decay: lambda, above 0, on the weights M before any division by 1 - p. Where the penalty is
@@ -61,11 +61,11 @@ def process_of_network(
         l_i^2 = 2 N tau lambda_i / ((1 - p_i) r)
         k(x, y) = (K / l_2^2) E[s(w.x + b) s(w.y + b)],    w ~ N(0, I / l_1^2),  b ~ N(0, 1 / l_b^2)
 
-    Weight decay fixes tau / l^2 alone, so one of `precision` and `length_scale` must be given.
+    Weight decay determines only tau / l^2, so one of `precision` and `length_scale` must be given.
 
     With several hidden layers the prior is a deep Gaussian process: Gaussian only given its hidden layers, or
-    in the limit of wide ones. `draw` chooses: None gives the limit, a `NetworkKernel` of that depth with the
-    variances K_i / l_{i+1}^2; a number gives the process of the network's own widths given that draw of all
+    in the limit of wide layers. `draw=None` gives that limit, a `NetworkKernel` of that depth with the
+    variances K_i / l_{i+1}^2; a number gives the process for the network's widths given that draw of all
     hidden layers, a `FiniteKernel`. `process.kernel.sample` draws functions of the deep process itself.
 
     Args:
@@ -76,7 +76,7 @@ def process_of_network(
         num_units: K, or (K_1, ..., K_L) of L hidden layers.
         precision: tau; gives the length scales.
         length_scale: l_1, of the first layer; gives the precision.
-        bias_decay: lambda_b of all hidden layers; as that of the layer's weights if None; infinite for hidden
+        bias_decay: lambda_b of all hidden layers; None: that of the layer's weights; infinite for hidden
             units without bias.
         loss_weight: r.
         draw: None for wide layers; the seed of a draw of the hidden layers for those of K units.
@@ -90,7 +90,7 @@ def process_of_network(
     0.25
     """
     owner = "process_of_network"
-    activation(nonlinearity)  # it must be one before scales are told of
+    activation(nonlinearity)  # raises if it is not one, before scales are checked
     if (precision is None) == (length_scale is None):
         got = {"precision": precision, "length_scale": length_scale}
         raise ValueError(must(owner, "precision", "given if and only if length_scale is not", got))

@@ -35,7 +35,7 @@ def kolmogorov_density(k: Tensor) -> Tensor:
     number = torch.arange(1, 9, dtype=k.dtype).unsqueeze(-1)
     sign = 1 - 2 * ((number - 1) % 2)
     series = 8 * k * (sign * number.square() * torch.exp(-2 * number.square() * k.square())).sum(0)
-    # The same function in theta's other form: for small k the first sum cancels to nothing.
+    # The same function by the other theta series: for small k the first sum loses all digits.
     rate = ((2 * number - 1) * math.pi).square() / 8
     small = k.clamp_max(1.0)
     dual = torch.exp(-rate / small.square()) * (2 * rate / small**4 - 1 / small.square())

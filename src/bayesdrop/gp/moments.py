@@ -1,4 +1,4 @@
-"""E[s(u) s(v)] of a non-linearity s at two correlated Gaussian variables: what covariances are made of."""
+"""E[s(u) s(v)] of a non-linearity s at two correlated Gaussian variables, for covariances of networks."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def second_moment(nonlinearity: Nonlinearity, xx: Tensor, yy: Tensor, xy: Tensor
         cosine   exp(-(xx + yy - 2 xy) / 2),  for s(u) = sqrt(2) cos(u + b) with b uniform on the circle
         tanh     (2 / pi) E asin(xy / sqrt((k^2 + xx) (j^2 + yy))) over Kolmogorov's k and j, to 1e-9
 
-    Any other function is integrated on 64 x 64 Gauss-Hermite nodes, which is accurate for smooth
-    functions that change slowly over one standard deviation of u and v.
+    Other functions are integrated with 64 x 64 Gauss-Hermite nodes, which is accurate for smooth functions
+    that change slowly over one standard deviation of u and v.
 
     Args:
-        nonlinearity: a name, or a function of a tensor; `torch.relu`, `torch.tanh` and `torch.erf`, and the
-            modules of the first two, are known by name.
+        nonlinearity: a name, or a function of a tensor; `torch.relu`, `torch.tanh`, `torch.erf`, `nn.ReLU()`
+            and `nn.Tanh()` are the same as their names.
         xx: variance of u, at least 0.
         yy: variance of v, at least 0.
         xy: their covariance.
 
-    Returns: the broadcast shape, in double precision. The derivative across r = 1 is taken as 0, which it
-    is along every path of inputs: r is largest where two inputs meet.
+    Returns: the broadcast shape, in double precision. The derivative in r at r = 1 is set to 0: r is at its
+    maximum there, where two inputs coincide.
     Reference: Gal & Ghahramani (2015), section 3.1; Cho & Saul (2009) (relu, step); Williams (1997) (erf).
 
     >>> one = torch.ones((), dtype=torch.float64)
@@ -68,7 +68,7 @@ def activation(nonlinearity: Nonlinearity) -> Callable[[Tensor], Tensor]:
 
 
 def _known(nonlinearity: Nonlinearity) -> Nonlinearity:
-    """The name of what has one."""
+    """The name of a function or module that has one; otherwise the function itself."""
     for kind, name in _MODULES.items():
         if isinstance(nonlinearity, kind):
             return name
@@ -87,7 +87,7 @@ def _correlation(xx: Tensor, yy: Tensor, xy: Tensor) -> Tensor:
 
 
 def _angle(correlation: Tensor) -> Tensor:
-    """acos, whose derivative is infinite at the ends and is given as 0 there."""
+    """acos, with the derivative 0 at the ends, where it is infinite."""
     inside = correlation.abs() < 1
     ends = torch.where(correlation > 0, torch.zeros_like(correlation), math.pi)
     return torch.where(inside, torch.where(inside, correlation, 0).acos(), ends)
@@ -97,7 +97,7 @@ def _relu(xx: Tensor, yy: Tensor, xy: Tensor) -> Tensor:
     r = _correlation(xx, yy, xy)
     inside = r.abs() < 1
     sine = torch.where(inside, (1 - torch.where(inside, r, 0).square()).sqrt(), 0)
-    # sqrt has no derivative at 0; a variable that is 0 has no product either
+    # sqrt has no derivative at 0; if a variable is always 0, so is the product
     product = xx * yy
     scale = torch.where(product > 0, torch.where(product > 0, product, 1).sqrt(), 0)
     return scale * (sine + (math.pi - _angle(r)) * r) / (2 * math.pi)

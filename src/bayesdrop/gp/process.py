@@ -1,4 +1,4 @@
-"""The Gaussian process itself: posterior and evidence in closed form."""
+"""Gaussian process regression: posterior and evidence in closed form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GaussianProcess:
     precision: float | Tensor
 
     def __post_init__(self) -> None:
-        # Of a learned precision the tensor stays; what is checked is its value.
+        # A learned precision stays a tensor; its value is checked.
         want = "a positive number, from 1e-30 to 1e30"
         value = real_number(
             "GaussianProcess", "precision", self.precision, want, at_least=1e-30, at_most=1e30
@@ -60,7 +60,7 @@ class GaussianProcess:
         Returns: mean (M, D) and std (M,), which all outputs share.
         """
         mean, covariance = self.posterior(x, y, new)
-        # Where there are data, rounding may leave a variance a little below 0.
+        # Near data, rounding may give a variance slightly below 0.
         return mean, covariance.diagonal().clamp_min(0).sqrt()
 
     def log_evidence(self, x: Tensor, y: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""Noise that stands alone, wherever `nn.Dropout` stands: on activations, whatever they feed.
+"""Noise that stands alone: a module that multiplies activations, wherever `nn.Dropout` can be used.
 
 The other layers of this package put noise on the inputs of a linear map, which makes its weights random.
 Where a norm, a sum or a concatenation comes before the next weights, as in DenseNets, U-Nets and
-transformers, the noise is a module of its own. The weights that it makes random are then not known to it, and
-its divergence is that of the masks alone.
+transformers, the noise is a separate module. It does not know the weights that it makes random, so that its
+divergence is that of the masks alone.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = [
 
 
 class ActivationNoise(StochasticLayer):
-    """Noise that multiplies its input and hands it on: what the modules below share.
+    """Noise that multiplies its input: the base of the modules below.
 
-    In `eval()` the output is the input itself. A module that is used at several places of a network is one
-    noise and one rate in a draw: make one for each place.
+    In `eval()` the output is the input itself. A module that is used at several places of a network has the
+    same noise at all of them in a draw: make one module for each place.
     """
 
     layer: Units
@@ -47,21 +47,22 @@ class ActivationNoise(StochasticLayer):
 
     @property
     def axis(self) -> int:
-        """Where the units are."""
+        """The axis of the input that holds the units."""
         return self.layer.axis
 
 
 class BernoulliNoise(ActivationNoise, BernoulliDropout):
     """Units that are dropped with chance p: x * z / (1 - p), z_k = 0 with chance p, else 1.
 
-    As `nn.Dropout` (elementwise) and `nn.Dropout1d/2d/3d` (whole channels), with a draw that is a function.
-    The divergence is -sum_k H(p_k), a constant.
+    Like `nn.Dropout` (with `elementwise`) and `nn.Dropout1d/2d/3d` (whole channels). The divergence is
+    -sum_k H(p_k), a constant.
 
     Args:
         num_units: K, the features or channels of the input.
         p: chance of dropping, in [0, 1): one number, or one per unit.
-        axis: of the input that holds the units: 1 for (N, K) and images (N, K, H, W), -1 for (N, L, K).
-        elementwise: noise for each position of its own, as `nn.Dropout`.
+        axis: the axis of the input that holds the units: 1 for (N, K) and images (N, K, H, W), -1 for
+            (N, L, K).
+        elementwise: each position has its own noise, as in `nn.Dropout`.
 
     Shape: any, with K units on the axis; rows are on axis 0.
 
@@ -85,14 +86,14 @@ class BernoulliNoise(ActivationNoise, BernoulliDropout):
 class GaussianNoise(ActivationNoise, GaussianDropout):
     """Units that are multiplied by N(1, p / (1 - p)), the mean and variance of dropout at the rate p.
 
-    The divergence is 0: that of weights would depend on their size, which is not known here, and the noise
-    itself has nothing to learn. `VariationalGaussianNoise` learns its variance.
+    The divergence is 0: a divergence of weights would depend on their size, which is not known here, and the
+    noise itself has nothing to learn. `VariationalGaussianNoise` learns its variance.
 
     Args:
         num_units: K, the features or channels of the input.
         p: the drop rate whose variance is matched, in [0, 1): one number, or one per unit.
-        axis: of the input that holds the units.
-        elementwise: noise for each position of its own.
+        axis: the axis of the input that holds the units.
+        elementwise: each position has its own noise.
     """
 
     def __init__(
@@ -114,20 +115,20 @@ class GaussianNoise(ActivationNoise, GaussianDropout):
 class ConcreteNoise(ActivationNoise, ConcreteDropout):
     """Units that are dropped at a rate that is learned, through a relaxation of the mask.
 
-    The divergence is -sum_k H(p), K times the entropy of one unit's mask: it draws the rate towards 1/2, by
-    1 / num_data of its size, and the loss draws it to where the data want it. The prior of the weights has no
-    part in it (that of `ConcreteDropout` has l^2 |W_k|^2 / (2 (1 - p)), which is small at the usual l): use
-    weight decay for the weights.
+    The divergence is -sum_k H(p), K times the negative entropy of one unit's mask. Divided by num_data, it
+    pulls the rate towards 1/2, against the likelihood of the data. The prior of the weights has no part in it
+    (in `ConcreteDropout` that part is l^2 |W_k|^2 / (2 (1 - p)), which is small at the usual l): use weight
+    decay for the weights.
 
     Args:
         num_units: K, the features or channels of the input.
         p_init: where the rate starts, in (0, 1): a number, a range (low, high), or a tensor with one for
             each unit.
-        axis: of the input that holds the units.
+        axis: the axis of the input that holds the units.
         temperature: of the relaxation, see `ConcreteDropout`.
         masks: "hard", "relaxed" or "straight-through", see `ConcreteDropout`.
         per: one rate for the "layer" or one for each "unit".
-        elementwise: noise for each position of its own. K H(p) stays as it is: it is counted by unit.
+        elementwise: each position has its own noise. The divergence still counts units, not positions.
 
     Reference: Gal, Hron & Kendall (2017), Eqs 3 to 5.
     """
@@ -159,9 +160,9 @@ class LearnableNoise(ActivationNoise, LearnableDropout):
         num_units: K, the features or channels of the input.
         p_init: where the rates start, in (0, 1): a number, a range (low, high), or a tensor with one for
             each unit.
-        axis: of the input that holds the units.
+        axis: the axis of the input that holds the units.
         per: one rate for each "unit" or one for the "layer".
-        elementwise: noise for each position of its own.
+        elementwise: each position has its own noise.
 
     Reference: Boluki et al. (2020), Eqs 2, 3, 7 and 8.
     """
@@ -183,13 +184,13 @@ class VariationalGaussianNoise(ActivationNoise, VariationalGaussianDropout):
     """Units that are multiplied by N(1, a), a = p / (1 - p) learned under a log-uniform prior.
 
     The divergence does not depend on the weights' size: it is that of
-    `VariationalGaussianDropout(noise="inputs")`, which see for what it is worth. One value of noise serves
-    all positions of a unit.
+    `VariationalGaussianDropout(noise="inputs")`, where its limits are described. All positions of a unit
+    have the same noise.
 
     Args:
         num_units: K, the features or channels of the input.
         p_init: where p = a / (1 + a) starts, in (0, 1).
-        axis: of the input that holds the units.
+        axis: the axis of the input that holds the units.
         per: one variance for the "layer" or one for each "unit".
         capped: a at most 1.
     """

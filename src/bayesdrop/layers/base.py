@@ -1,4 +1,4 @@
-"""StochasticLayer: the one decision about noise, the prior, and what every posterior must offer."""
+"""StochasticLayer: where a layer's noise comes from, its prior, and the interface of every posterior."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ Sampler = Callable[[tuple[int, ...], np.random.Generator | None], Tensor]
 class StochasticLayer(StochasticModule):
     """A linear map whose weights are random: its posterior q, its prior, and KL(q || prior).
 
-    Three modes: inside a `FunctionDraw`, the held noise; in `train()`, fresh noise for every row; in
+    There are three modes: inside a `FunctionDraw`, held noise; in `train()`, fresh noise for every row; in
     `eval()`, no noise (the mean weights).
 
     Args:
         layer: the linear map, whose weights are the posterior's mean: `nn.Linear`, `nn.Conv1d/2d/3d`,
-            `nn.ConvTranspose1d/2d/3d`, or `nn.Embedding`, the linear map of a word that is one of K.
+            `nn.ConvTranspose1d/2d/3d`, or `nn.Embedding`, which is the linear map of a one-hot word.
         p: chance of dropping, in [0, 1): one number, or one per input unit (feature, channel or
-            word); None where the class has a `p` of its own, which is learned.
-        bias_p: chance of dropping each entry of the bias; None leaves the bias alone (it is a point).
+            word); None for a class whose `p` is learned.
+        bias_p: chance of dropping each entry of the bias; None: the bias has no noise.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l, K_in being the inputs that one output sums over.
         prior_on_bias: whether the bias has that prior too (without the factor of `scale_by_fan_in`).
@@ -95,7 +95,7 @@ class StochasticLayer(StochasticModule):
 
     @property
     def weight(self) -> Tensor:
-        """The mean of the random weights, which `eval()` uses, for modules that read weights of others."""
+        """The mean of the random weights, which `eval()` uses; some modules read it from their layers."""
         return self.layer.weight
 
     @property
@@ -105,7 +105,7 @@ class StochasticLayer(StochasticModule):
 
     @abstractmethod
     def kl(self, length_scale: float | None = None) -> Tensor:
-        """KL(q || prior) in nats, shape (). Pure: needs no forward pass, leaves nothing behind.
+        """KL(q || prior) in nats, shape (). Needs no forward pass and changes nothing.
 
         Args:
             length_scale: used instead of the layer's own.
@@ -126,7 +126,7 @@ class StochasticLayer(StochasticModule):
         return shown if self.bias_p is None else f"{shown}, bias_p={self.bias_p.item():.4g}"
 
     def mapped(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """The wrapped layer itself."""
+        """The output of the wrapped layer, without noise on its weights."""
         if self.training and is_plain_linear(self.layer):
             return linear(x, self.layer.weight, bias_of(self.layer))
         out: Tensor = self.layer(x) if output_size is None else self.layer(x, list(output_size))
@@ -146,9 +146,9 @@ class StochasticLayer(StochasticModule):
         Args:
             x: the layer's input.
             name: which of the layer's noises.
-            shape: from the number of rows that need noise of their own (1: shared) to the noise's shape.
+            shape: from the number of rows with their own noise (1: shared) to the noise's shape.
             sample: makes the noise.
-            sets: in a draw of several functions, noise (K, ...) of each instead of each row's.
+            sets: in a draw of K functions, give their noise as (K, ...), not repeated for all rows.
         """
         draw = active_draw(self)
         rows = x.shape[0] if is_batched(self.layer, x) else None
@@ -159,7 +159,7 @@ class StochasticLayer(StochasticModule):
         return None
 
     def bias_for(self, x: Tensor) -> Tensor | None:
-        """The bias with its noise, so as to broadcast against the output."""
+        """The bias with its noise, shaped to broadcast against the output."""
         bias = self.bias
         if bias is None:
             return None
@@ -194,16 +194,16 @@ class StochasticLayer(StochasticModule):
 
 
 class InputNoiseLayer(StochasticLayer):
-    """Noise multiplies the inputs: W diag(z), one z for each input unit.
+    """A layer whose noise multiplies the inputs: W diag(z), one z for each input unit.
 
-    For rows with several positions (time steps, pixels) one value of noise serves all positions of an
-    input unit, as a random weight matrix does: channel-wise dropout for convolutions, one mask over time
-    for sequences. `elementwise=True` gives each position noise of its own, as `nn.Dropout` does; `kl`
-    is then that of the weights that one position sees.
+    In rows with several positions (time steps, pixels) all positions of an input unit have the same noise,
+    as with a random weight matrix: channel-wise dropout for convolutions, one mask over time for sequences.
+    `elementwise=True` gives each position its own noise, as `nn.Dropout` does; `kl` is then that of the
+    weights that one position sees.
 
     The units of an `nn.Embedding` are its words: z multiplies the vector of a word, wherever the word occurs.
-    The vector at `padding_idx` is a constant, without noise and divergence. Fresh noise for every row, as in
-    training, is made of all words: N times K numbers.
+    The vector at `padding_idx` is a constant, without noise and divergence. In training every row has noise
+    for all words: N times K numbers.
     """
 
     def __init__(
@@ -233,10 +233,10 @@ class InputNoiseLayer(StochasticLayer):
 
     @abstractmethod
     def noise(self, p: Tensor) -> Noise:
-        """The noise at the rate `p`, which broadcasts against it; of mean one."""
+        """The noise at the rate `p`, of mean one; `p` must broadcast against it."""
 
     def unit_axis(self, x: Tensor) -> int:
-        """The axis of `x` that holds the input units; an error if it does not."""
+        """The axis of `x` that holds the input units; raise if their number is wrong."""
         axis = unit_axis(self.layer, x)
         if isinstance(self.layer, nn.Embedding):
             return axis
@@ -246,7 +246,7 @@ class InputNoiseLayer(StochasticLayer):
         return axis
 
     def noise_shape(self, x: Tensor, rows: int) -> tuple[int, ...]:
-        """Shape of the noise of `rows` rows, so as to broadcast against `x`."""
+        """Shape of the noise of `rows` rows, shaped to broadcast against `x`."""
         axis = self.unit_axis(x)
         if isinstance(self.layer, nn.Embedding):
             return rows, num_units(self.layer)
@@ -257,11 +257,11 @@ class InputNoiseLayer(StochasticLayer):
         return tuple(size)
 
     def like_weight(self, per_unit: Tensor) -> Tensor:
-        """Values of the units, or one for all, so as to broadcast against the weight."""
+        """Values of the units, or one value for all, shaped to broadcast against the weight."""
         return per_unit if per_unit.dim() == 0 else units_like_weight(self.layer, per_unit)
 
     def input_noise(self, x: Tensor) -> Tensor | None:
-        """What the input is multiplied by, or None in evaluation."""
+        """The noise that multiplies the input; None in evaluation."""
         draw = active_draw(self)
         if draw is not None:
             noise: Tensor | None = draw.ready(self, "input", x)
@@ -274,7 +274,7 @@ class InputNoiseLayer(StochasticLayer):
     def multiplier(self, x: Tensor) -> Tensor | None:
         """The noise of an input like `x`, with its gradient, for use at several places; None for no noise.
 
-        `forward` multiplies once and has faster ways of doing so; recurrent layers use it at every step.
+        Recurrent layers multiply by it at every step; `forward` multiplies once, in faster ways.
         """
         return self.input_noise(x)
 
@@ -297,7 +297,7 @@ class InputNoiseLayer(StochasticLayer):
         return apply_weights(self.layer, x, self.layer.weight, output_size) + bias
 
     def _vectors(self, table: nn.Embedding, x: Tensor) -> Tensor:
-        """The words' vectors, each times its word's noise."""
+        """The vectors of the words, each times the noise of its word."""
         vectors: Tensor = table(x)
         if x.dim() == 0:
             return self._vectors(table, x.reshape(1))[0]
@@ -311,11 +311,11 @@ class InputNoiseLayer(StochasticLayer):
 
 
 class WeightNoiseLayer(StochasticLayer):
-    """Noise on the weights themselves.
+    """A layer with noise on the weights themselves.
 
-    A set of weights for every row of a training batch costs a weight matrix a row, so training uses one
-    set of weights for the batch unless `per_row=True`. Gradients are unbiased either way; a row's own
-    weights only lower their variance.
+    Weights for every row of a training batch would cost a weight matrix a row, so training uses one set of
+    weights for the batch unless `per_row=True`. Gradients are unbiased either way; `per_row=True` lowers
+    their variance.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ class WeightNoiseLayer(StochasticLayer):
 
     @abstractmethod
     def weight_for(self, x: Tensor) -> Tensor:
-        """The noisy weights: the layer's shape, or (N, *that) where every row has its own."""
+        """The noisy weights, of the layer's shape, or (N, *that shape) where every row has its own."""
 
     def rows_of(self, rows: int) -> int:
         """How many sets of weights a batch of `rows` rows needs."""
@@ -351,11 +351,11 @@ class WeightNoiseLayer(StochasticLayer):
         return rows if self.per_row or own else 1
 
     def sets_like(self, x: Tensor, *shape: int) -> Callable[[int], tuple[int, ...]]:
-        """From a number of rows to the shape of noise: `shape`, or (N, *shape) where every row has its own.
+        """The function from a number of rows to the shape of noise: `shape`, or (N, *shape) for N sets.
 
         Args:
-            x: what the layer is called with.
-            shape: of one set.
+            x: the layer's input.
+            shape: of the noise of one set of weights.
         """
 
         def of_rows(rows: int) -> tuple[int, ...]:
@@ -385,7 +385,7 @@ def checked_rate(
     layer: WeightLayer,
     units: int | None = None,
 ) -> Tensor:
-    """The rate in the precision of the layer's weights."""
+    """The rate as a tensor in the precision of the layer's weights; raise unless it is in [0, 1)."""
     units = num_units(layer) if units is None else units
     several = f"one number or one per input unit ({units})" if units > 1 else "one number"
     rate = real_numbers(owner, argument, p, f"in [0, 1), {several}")
@@ -402,7 +402,7 @@ def checked_rate(
 
 
 def positive_scale(owner: str, argument: str, value: float) -> float:
-    """A positive number of which the square, times weights, is neither 0 nor infinite in single precision."""
+    """A positive number whose square, times weights, is neither 0 nor infinite in single precision."""
     want = "a positive number, from 1e-15 to 1e15"
     return real_number(owner, argument, value, want, at_least=1e-15, at_most=1e15)
 
@@ -422,7 +422,7 @@ def total_kl(model: nn.Module, length_scale: float | None = None) -> Tensor:
 
 
 def rates(model: nn.Module) -> dict[str, Tensor]:
-    """Path of every stochastic layer and its chance of dropping, detached.
+    """The drop rate of every stochastic layer, by its path; detached.
 
     >>> from bayesdrop import BernoulliDropout
     >>> rates(nn.Sequential(BernoulliDropout(nn.Linear(3, 2), p=0.25)))

@@ -19,13 +19,13 @@ class BernoulliDropout(InputNoiseLayer):
         h = W (x * z / (1 - p)) + b,        z_k = 0 with chance p, else 1
 
     The divergence is sum_k [ l^2 |W_k|^2 / (2 (1 - p_k)) - H(p_k) ] + l^2 |b|^2 / 2, W_k being all
-    weights that leave input unit k. Their M is our W / (1 - p).
+    weights that leave input unit k. The papers' M is our W / (1 - p).
 
     Args:
         layer: the linear map, see `StochasticLayer`; whole channels or words are dropped.
         p: chance of dropping, in [0, 1): one number, or one per input unit.
-        elementwise: noise for each position of its own, as `nn.Dropout`.
-        bias_p: chance of dropping each entry of the bias; None leaves the bias alone.
+        elementwise: each position has its own noise, as in `nn.Dropout`.
+        bias_p: chance of dropping each entry of the bias; None: the bias has no noise.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
         prior_on_bias: whether the bias has that prior too.
@@ -47,7 +47,7 @@ class BernoulliDropout(InputNoiseLayer):
         """KL(q || prior), up to the constant of a vanishing sigma. Shape ()."""
         l = self.prior_length_scale(length_scale)
         if self.p.dim() == 0:
-            # One rate: the weights are read once, as a whole.
+            # With one rate the sum over all weights is enough, and cheaper than a sum for each unit.
             units = num_random_units(self.layer)
             weights = units * bernoulli_dropout_kl(square_sum(random_weights(self.layer)) / units, self.p, l)
         else:

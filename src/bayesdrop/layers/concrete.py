@@ -61,20 +61,20 @@ class ConcreteDropout(LearnedRateLayer):
         h = W (x * z / (1 - p)) + b,        z = sigmoid(-(logit p + logit u) / t),  u ~ U(0, 1)
 
     The divergence is that of `BernoulliDropout` at the same rate,
-    sum_k [ l^2 |W_k|^2 / (2 (1 - p)) - H(p) ] + l^2 |b|^2 / 2: its entropy term keeps p from falling to 0,
-    more so with few data, as it is divided by `num_data`.
+    sum_k [ l^2 |W_k|^2 / (2 (1 - p)) - H(p) ] + l^2 |b|^2 / 2. Its entropy term keeps p from falling to 0; it
+    is divided by `num_data` and counts more when there are few data.
 
     Args:
         layer: the linear map, see `StochasticLayer`; whole channels or words are dropped, K of them.
         p_init: where the rate starts, in (0, 1): a number, a range (low, high) in which every rate is
             drawn uniformly in its logit, or a tensor with one for each unit.
         temperature: t, above 0. 0.1 is nearly hard; at 2/3 the mean of the noise is up to 6 % below one.
-        masks: which masks are used. "hard": relaxed ones in training, Bernoulli masks in draws, whose
-            divergence `kl` is. "relaxed": relaxed ones in draws too, as the paper does. "straight-through":
-            hard ones always, with the gradient of the relaxed ones in the rate. A draw that holds hard masks
-            gives the rate that gradient too.
+        masks: "hard": relaxed masks in training, Bernoulli masks in draws (`kl` is the divergence of these).
+            "relaxed": relaxed masks in draws too, as in the paper. "straight-through": Bernoulli masks
+            always, whose gradient in the rate is that of the relaxed mask. The rate also has that gradient in
+            draws.
         per: one rate for the "layer", as in the paper, or one for each input "unit" (feature, channel, word).
-        elementwise: noise for each position of its own, as `nn.Dropout`.
+        elementwise: each position has its own noise, as in `nn.Dropout`.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
         prior_on_bias: whether the bias has that prior too.
@@ -134,12 +134,12 @@ class ConcreteDropout(LearnedRateLayer):
         return KeepNoise(p.detach())
 
     def input_noise(self, x: Tensor) -> Tensor | None:
-        """What the input is multiplied by, with its gradient in the rate; None in evaluation."""
+        """The noise that multiplies the input, with its gradient in the rate; None in evaluation."""
         draw = active_draw(self)
         logits = self.logit_p
         if draw is None or draw.sees_all or not (torch.is_grad_enabled() and logits.requires_grad):
             return super().input_noise(x)
-        # The graph belongs to these very logits: others may stand in their place for a call.
+        # Kept for these logits alone, as the graph leads to them: torch.func may replace them for a call.
         noise: Tensor | None = draw.ready(self, ("input", logits), x)
         if noise is NOT_READY:
             noise = super().input_noise(x)

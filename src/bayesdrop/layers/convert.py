@@ -1,4 +1,4 @@
-"""convert(): a network gets another kind of noise, its trained weights kept."""
+"""convert(): give a network another kind of noise and keep its trained weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bayesdrop.layers.kinds import (
 from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.learned_rate import InitialRate
 from bayesdrop.layers.places import DROPOUTS, RECURRENT, choose, keep_hooks, swap
-from bayesdrop.layers.plain import unwrapped
+from bayesdrop.layers.plain import made_plain
 from bayesdrop.layers.recurrent import RecurrentDropout
 from bayesdrop.trace import Where
 
@@ -47,34 +47,33 @@ def convert(
     x: Inputs | None = None,
     **options: Any,
 ) -> nn.Module:
-    """A network with another kind of noise. Its `eval()` output is the same: trained weights are kept.
+    """Give a network another kind of noise. Trained weights are kept: its `eval()` output is the same.
 
     Args:
         model: any module; it may be a weight layer itself.
         kind: "bernoulli", "gaussian", "concrete", "learnable", "dropconnect", "mixture", "variational",
-            "meanfield", or such a class; a class that stands alone, as `bd.layers.ConcreteNoise`, does so in
-            the place of every dropout. "none" takes the noise away again; "dropout" puts an `nn.Dropout` of
-            the same rate in front of the weight layers instead.
-        where: "dropouts": every `nn.Dropout`, `nn.Dropout1d/2d/3d` gives way to noise at its rate: on the
-            weight layers that it feeds, or, where it feeds anything else (a norm, a sum, a concatenation),
-            a module that stands in its place. Stochastic layers change their kind and keep their rates;
-            recurrent modules with a dropout of their own become `RecurrentDropout`. "weights": every
-            weight layer and recurrent module; dropouts stay. Or paths ("encoder", "layers.*.fc"), module
-            types, functions of (path, module), or several of all these.
-        p: the rate, or where a learned one starts. None keeps that of the dropout or of the stochastic
-            layer that is replaced; elsewhere the kind's default.
+            "meanfield", or one of their classes. A class of noise that stands alone, as
+            `bd.layers.ConcreteNoise`, replaces every dropout by such a module. "none" removes the noise;
+            "dropout" replaces it by an `nn.Dropout` of the same rate in front of the weight layers.
+        where: "dropouts": every `nn.Dropout`, `nn.Dropout1d/2d/3d` is replaced by noise at its rate: on the
+            weight layers that it feeds, or, where it feeds anything else (a norm, a sum, a concatenation), by
+            a module of noise that stands alone. Stochastic layers change their kind and keep their rates;
+            recurrent modules with dropout become `RecurrentDropout`. "weights": every weight layer and
+            recurrent module; dropouts stay. Or paths ("encoder", "layers.*.fc"), module types, functions of
+            (path, module), or several of all these.
+        p: the rate, or where a learned one starts. None keeps the rate of the dropout or stochastic layer
+            that is replaced; other layers get the kind's default.
         inplace: change `model` itself instead of a copy.
-        x: a batch of inputs: one pass shows what the dropouts feed and how wide they are. Without it both
-            must be seen from their neighbours in an `nn.Sequential`.
-        options: of the kind, as `length_scale`, `per`, `temperature`; without them a stochastic layer
-            keeps its own. Noise that `nn.Dropout` draws for each position stays `elementwise`. Those about
-            weights, as `length_scale`, are for the noise on weights.
+        x: a batch of inputs: one pass shows what the dropouts feed and how many units they have. Without it
+            both must follow from their neighbours in an `nn.Sequential`.
+        options: of the kind, as `length_scale`, `per`, `temperature`; a stochastic layer keeps those that are
+            not given. Noise in the place of an `nn.Dropout` is `elementwise`. Options about weights, as
+            `length_scale`, have no effect on noise that stands alone.
 
-    No dropout that was chosen is left on beside the new noise: what cannot be replaced is an error that names
-    it. That is a dropout that feeds a layer which has noise of its own; one module at several places that
-    would have to stand alone; and one that feeds no weights, where the kind ("dropconnect", "mixture",
-    "meanfield") is noise on weights and nothing else. The projections of `nn.MultiheadAttention`, which torch
-    reads without calling them, are left alone.
+    Every chosen dropout is replaced; where that is impossible, an error names it: a dropout that feeds a
+    layer which has noise already; one module used at several places that would have to stand alone; one that
+    feeds no weights, where the kind ("dropconnect", "mixture", "meanfield") is noise on weights only. The
+    projections of `nn.MultiheadAttention`, which torch reads without calling them, are not changed.
 
     >>> net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 1))
     >>> convert(net, "concrete")
@@ -93,7 +92,7 @@ def convert(
     if is_one_of(kind, ("none", "dropout")):
         if options or p is not None:
             raise TypeError(must("convert", "options", f"none for the kind {kind!r}", {"p": p, **options}))
-        return unwrapped(model if inplace else copy.deepcopy(model), where, dropout=kind == "dropout")
+        return made_plain(model if inplace else copy.deepcopy(model), where, dropout=kind == "dropout")
     if isinstance(kind, str) and kind not in KINDS:
         want = ", ".join(map(repr, (*KINDS, "dropout", "none")))
         raise ValueError(must("convert", "kind", f"one of {want}", kind))
@@ -130,13 +129,13 @@ def convert(
 
 
 def _check_weights(chosen: Mapping[nn.Module, list[str]], kind: type[StochasticLayer]) -> None:
-    """Raise where weight layers are meant and the kind is noise that stands alone."""
+    """Raise if weight layers are chosen and the kind is noise that stands alone."""
     if weight_form(kind) is not None:
         return
     others = [p[0] for m, p in chosen.items() if not isinstance(m, (*DROPOUTS, ActivationNoise))]
     if others:
         hint = f"Use its form on weights, as {kind.__mro__[2].__name__}."
-        want = "dropouts, which noise that stands alone takes the place of"
+        want = "dropouts, which noise that stands alone can replace"
         raise ValueError(must("convert", "where", want, others[0] or "the model itself", hint))
 
 
@@ -148,7 +147,7 @@ def _check_fed(
     *,
     watched: bool,
 ) -> None:
-    """Raise where a dropout can be replaced neither by noise on weights nor by a module in its place."""
+    """Raise if a dropout can be replaced neither by noise on weights nor by noise that stands alone."""
     troubles = dict(fed.doubled)
     if noise_form(kind) is None:
         troubles |= fed.alone
@@ -159,7 +158,7 @@ def _check_fed(
                 troubles.setdefault(dropout, width if why == "stands alone" else f"{why}, and {width}")
     if not troubles:
         return
-    told = "; ".join(f"{dropouts[dropout][0]!r} {trouble}" for dropout, trouble in troubles.items())
+    reasons = "; ".join(f"{dropouts[dropout][0]!r} {trouble}" for dropout, trouble in troubles.items())
     good = [paths[0] for dropout, paths in dropouts.items() if dropout not in troubles]
     hint = "" if watched else "Give `x`, a batch of inputs: a pass then shows where each goes. "
     hint += "A dropout that is left as it is stays random in `predict`: "
@@ -169,7 +168,7 @@ def _check_fed(
     want = "dropouts whose noise can act on the weights of the layers that they feed, or stand in their place"
     if noise_form(kind) is None:
         want = "dropouts whose noise can act on the weights of the layers that they feed"
-    raise ValueError(f"convert: `where` must choose {want}; but {told}. {hint}")
+    raise ValueError(f"convert: `where` must choose {want}; but {reasons}. {hint}")
 
 
 def _alone(
@@ -180,7 +179,7 @@ def _alone(
     options: Mapping[str, Any],
     path: str,
 ) -> ActivationNoise:
-    """Noise that stands in the place of a dropout."""
+    """Noise that stands alone, in the place of a dropout."""
     form = noise_form(kind)
     assert form is not None
     assert isinstance(width, Width)
@@ -194,7 +193,7 @@ def _alone(
 def _changed_noise(
     noise: ActivationNoise, kind: type[StochasticLayer], p: Any, options: Mapping[str, Any], path: str
 ) -> ActivationNoise:
-    """Noise that stands alone, of another kind: rates and options kept where the kind has them."""
+    """Noise of another kind that stands alone, with the rates and options that the new kind has too."""
     form = noise_form(kind)
     if form is None:
         raise ValueError(
@@ -228,7 +227,7 @@ def _wrapped(
     options: Mapping[str, Any],
     path: str,
 ) -> StochasticLayer:
-    """A weight layer with noise in the place of a dropout, if there is one."""
+    """A weight layer with noise, at the rate of the dropout that it replaces if there is one."""
     given = dict(options)
     if dropout is not None:
         p = dropout.p if p is None else p
@@ -242,7 +241,7 @@ def _wrapped(
 def _changed(
     layer: StochasticLayer, kind: type[StochasticLayer], p: Any, options: Mapping[str, Any], path: str
 ) -> StochasticLayer:
-    """A stochastic layer of another kind: rates and options kept where the kind has them."""
+    """A stochastic layer of another kind, with the rates and options that the new kind has too."""
     if isinstance(layer, ActivationNoise):
         return _changed_noise(layer, kind, p, options, path)
     kept: dict[str, Any] = {}
@@ -269,7 +268,7 @@ def _changed(
 def _recurrent(
     layer: nn.RNNBase, kind: type[StochasticLayer], p: Any, options: Mapping[str, Any], path: str
 ) -> RecurrentDropout:
-    """A recurrent module with noise; one mask serves all steps, whatever `elementwise` says."""
+    """A recurrent module with noise; one mask for all steps, whatever `elementwise` says."""
     given = {name: value for name, value in options.items() if name != "elementwise"}
     if p is None and layer.dropout > 0:
         p = layer.dropout
@@ -295,7 +294,7 @@ def _made(
 
 @torch.no_grad()
 def _keep_mean(layer: StochasticLayer, mean: Tensor) -> None:
-    """Wrapped weights such that the layer's mean is what it was: raw masks shrink them by 1 - p."""
+    """Set the wrapped weights so that the layer's mean is `mean`: raw masks multiply them by 1 - p."""
     raw = isinstance(layer, LearnableDropout) and layer.scaling == "raw"
     if raw and isinstance(layer, LearnableDropout):
         layer.layer.weight.copy_(mean / layer.unit_weights())

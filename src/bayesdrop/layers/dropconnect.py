@@ -1,4 +1,4 @@
-"""DropConnect: every weight is dropped on its own."""
+"""DropConnect: every weight is dropped independently."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DropConnect(WeightNoiseLayer):
             groups and a missing bias are kept.
         p: chance of dropping, in [0, 1): one number, or one per input unit.
         per_row: in training, a set of weights for every row instead of one for the batch.
-        bias_p: chance of dropping each entry of the bias; None leaves the bias alone.
+        bias_p: chance of dropping each entry of the bias; None: the bias has no noise.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
         prior_on_bias: whether the bias has that prior too.
@@ -39,7 +39,7 @@ class DropConnect(WeightNoiseLayer):
     """
 
     def _weight_p(self) -> Tensor:
-        """The rate, so as to broadcast against the weight."""
+        """The rate, shaped to broadcast against the weight."""
         return self.p if self.p.dim() == 0 else units_like_weight(self.layer, self.p)
 
     def weight_for(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a dropout feeds and how wide it is: from watching a pass, or from the order of an `nn.Sequential`."""
+"""What a dropout feeds and how many units it has: from a pass, or from the order of an `nn.Sequential`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bayesdrop.trace import evaluating
 
 __all__ = ["Fed", "Width", "feeds", "next_layer"]
 
-# Noise that multiplies commutes with these: f(a x) = a f(x) for a >= 0, and they move elements about.
+# Multiplicative noise commutes with these: f(a x) = a f(x) for a >= 0, or they only move elements.
 _TRANSPARENT_MODULES = (nn.Identity, nn.Flatten, nn.Unflatten, nn.ReLU, nn.LeakyReLU, nn.PReLU)
 _TRANSPARENT = frozenset(
     {
@@ -31,7 +31,7 @@ _TRANSPARENT = frozenset(
         "tensor_split", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "__get__",
     }
 )  # fmt: skip
-# With one value for a channel, these too.
+# Noise with one value for a channel commutes with these too.
 _TRANSPARENT_TO_CHANNELS = frozenset(
     f"{kind}_pool{size}d" for kind in ("max", "avg", "adaptive_avg", "adaptive_max") for size in (1, 2, 3)
 )
@@ -48,7 +48,7 @@ Feeds = dict[nn.Module, list[nn.Module]]
 
 @dataclass(frozen=True)
 class Width:
-    """What a dropout is given."""
+    """The units of a dropout's input: how many, on which axis."""
 
     num_units: int
     axis: int
@@ -61,10 +61,10 @@ class Fed:
     """What the dropouts of a model feed.
 
     Attributes:
-        layers: from every weight layer that is fed by one of them, and by nothing else, to the dropout.
-        alone: dropouts that feed anything else, and what that is.
-        doubled: dropouts that feed a layer which has other noise, and which.
-        widths: of the dropouts; a sentence where it is not known.
+        layers: from every weight layer that one dropout feeds, and nothing else does, to that dropout.
+        alone: dropouts that feed anything else, with a sentence about it.
+        doubled: dropouts that feed a layer which has other noise, with a sentence about it.
+        widths: the units of each dropout; a sentence if they are not known.
     """
 
     layers: dict[nn.Module, nn.Module]
@@ -78,8 +78,8 @@ def feeds(model: nn.Module, dropouts: Mapping[nn.Module, list[str]], x: Inputs |
 
     Args:
         model: any module.
-        dropouts: with their paths.
-        x: a batch for a pass to watch, or None.
+        dropouts: from each dropout to its paths.
+        x: a batch of inputs for a pass; None to use the order of `nn.Sequential`s.
     """
     if not dropouts:
         return Fed({}, {}, {}, {})
@@ -98,7 +98,7 @@ def feeds(model: nn.Module, dropouts: Mapping[nn.Module, list[str]], x: Inputs |
 
 @dataclass(frozen=True)
 class _Seen:
-    """What was seen of the dropouts: which layers they come to first, and what else becomes of them."""
+    """What was seen of the dropouts: the layers they feed first, and those that feed anything else."""
 
     feeds: Feeds
     alone: dict[nn.Module, str]
@@ -142,12 +142,12 @@ class _Watch(TorchFunctionMode):
         return [mark for known in found if known is not None for mark in known[1]]
 
     def dropped(self, dropout: nn.Module, args: Any, output: Any) -> Any:
-        """A dropout was called: its output is marked."""
+        """Mark the output of a dropout that was called."""
         if not isinstance(output, Tensor):
             return output
         channels = output.shape[1] if _is_channelwise(dropout) and output.dim() > 1 else None
         self._note_width(dropout, output)
-        # A tensor of its own, as dropout makes in training: the input may be used elsewhere, or written to.
+        # A new tensor, as dropout makes in training: the input may be used elsewhere, or written to.
         fresh = output.clone()
         self._marks[id(fresh)] = (fresh, [*self.marks(args), _Mark(dropout, channels)])
         return fresh
@@ -159,12 +159,12 @@ class _Watch(TorchFunctionMode):
         elif output.dim() < 2:
             widths[dropout] = "is given no rows"
         else:
-            # Three axes are (N, C, L) to what drops channels, and tokens (N, L, K) to what drops elements.
+            # Three axes are (N, C, L) for a dropout of channels, and tokens (N, L, K) for one of elements.
             axis = -1 if output.dim() == 3 and not _is_channelwise(dropout) else 1
             widths[dropout] = Width(output.shape[axis], axis, positions=output.dim() > 2)
 
     def entered(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A weight layer is called."""
+        """Note the dropouts that feed a weight layer, which is being called."""
         self._inside += 1
         if self._inside > 1:
             return
@@ -172,7 +172,7 @@ class _Watch(TorchFunctionMode):
         if not marks:
             self.bare.add(layer)
         for mark in marks:
-            # One value for a channel must be one for an input unit.
+            # The channels must be the input units of the layer.
             if mark.channels is not None and isinstance(layer, WEIGHTS) and num_units(layer) != mark.channels:
                 why = f"drops {mark.channels} channels, but feeds a layer with {num_units(layer)} input units"
                 self.seen.alone.setdefault(mark.dropout, why)
@@ -180,7 +180,7 @@ class _Watch(TorchFunctionMode):
                 self.seen.join(layer, mark.dropout)
 
     def left(self) -> None:
-        """A weight layer is done."""
+        """Note that the call of a weight layer has ended."""
         self._inside -= 1
 
     def __torch_function__(
@@ -263,7 +263,7 @@ _CONVOLUTIONS = (nn.modules.conv._ConvNd,)
 
 
 def _width_before(model: nn.Module, path: str) -> Width | None:
-    """The width of what a dropout is given, from what comes before it in its `nn.Sequential`."""
+    """The units of a dropout's input, from the modules before it in its `nn.Sequential`."""
     above, _, name = path.rpartition(".")
     parent = model.get_submodule(above) if path else model
     if not path or not _is_sequence(parent):
@@ -289,7 +289,7 @@ def _width_before(model: nn.Module, path: str) -> Width | None:
 
 
 def _first_layer(model: nn.Module, path: str, dropout: nn.Module, seen: _Seen) -> None:
-    """Note the weight layer that follows in the same `nn.Sequential`, or what is in the way."""
+    """Note the weight layer that follows in the same `nn.Sequential`, or what comes before it."""
     pools = _POOLS if _is_channelwise(dropout) else ()
     for module in _followers(model, path):
         if isinstance(module, (*WEIGHTS, StochasticLayer)):
@@ -305,7 +305,7 @@ def _first_layer(model: nn.Module, path: str, dropout: nn.Module, seen: _Seen) -
 
 
 def next_layer(model: nn.Module, path: str) -> StochasticLayer | None:
-    """The stochastic layer whose noise a dropout at `path` could be, as far as an `nn.Sequential` tells."""
+    """The stochastic layer that follows `path` and whose noise an `nn.Dropout` there could replace."""
     pooled = False
     for module in _followers(model, path):
         if isinstance(module, StochasticLayer):
@@ -318,7 +318,7 @@ def next_layer(model: nn.Module, path: str) -> StochasticLayer | None:
 
 
 def _followers(model: nn.Module, path: str) -> Iterator[nn.Module]:
-    """What runs after the module at `path`, as far as sequences of modules tell."""
+    """The modules that run after the one at `path`, as far as `nn.Sequential`s show it."""
     while path:
         above, _, name = path.rpartition(".")
         parent = model.get_submodule(above)

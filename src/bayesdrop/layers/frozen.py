@@ -1,4 +1,4 @@
-"""BatchNorm whose statistics stand still: rows do not meet in it, in training neither."""
+"""BatchNorm with fixed statistics: no row depends on other rows, in training either."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["FrozenBatchNorm", "freeze_batch_norm"]
 
 
 class FrozenBatchNorm(nn.Module):
-    """What BatchNorm is in `eval()`, in every mode: x -> (x - mean) / sqrt(var + eps) * weight + bias.
+    """BatchNorm as in `eval()`, in every mode: x -> (x - mean) / sqrt(var + eps) * weight + bias.
 
-    Weight and bias are trained on; mean and variance stay. Each row is normed by itself, so that the
-    gradient of a learned rate can be credited with every row's own loss.
+    Weight and bias are trained; mean and variance stay. No row depends on other rows, so that the gradient of
+    a learned rate can be estimated from each row's own loss.
 
     Args:
         num_features: channels, on axis 1.
@@ -30,7 +30,7 @@ class FrozenBatchNorm(nn.Module):
 
     running_mean: Tensor
     running_var: Tensor
-    #: rows are on axis 0, and training mode changes nothing: draws need not find that out
+    #: rows are on axis 0, and training mode changes nothing: draws need not study the module
     keeps_rows = True
 
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
@@ -48,20 +48,20 @@ class FrozenBatchNorm(nn.Module):
         return f"{self.num_features}, eps={self.eps}, affine={self.affine}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """Every row normed by the kept statistics."""
+        """The input, normalised by the fixed statistics."""
         return F.batch_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
         )
 
 
 def freeze_batch_norm(model: nn.Module, *, inplace: bool = False) -> nn.Module:
-    """A model whose BatchNorm uses the statistics that it has, in training too; `eval()` is the same.
+    """A model whose BatchNorm uses its present statistics in training too; its `eval()` is the same.
 
     Setting the modules to `eval()` does the same until the next `model.train()`, which `fit` calls in every
     epoch.
 
     Args:
-        model: any module, trained so far that its statistics are worth keeping.
+        model: any module, trained long enough to have good statistics.
         inplace: change `model` itself instead of a copy. Weights and biases stay the same parameters.
 
     >>> net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))

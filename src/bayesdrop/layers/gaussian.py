@@ -18,13 +18,13 @@ class GaussianDropout(InputNoiseLayer):
         h = W (x * (1 + sqrt(a) e)) + b,        e_k ~ N(0, 1),  a = p / (1 - p)
 
     The divergence is sum_k KL( N(r_k, a r_k^2) || N(0, 1 / l^2) ) with r_k = |W_k|: the weights that
-    leave a unit share its noise, so that one coordinate of them is random.
+    leave a unit share its noise, so that only their length along W_k is random.
 
     Args:
         layer: the linear map, see `StochasticLayer`; one value for a channel or word.
         p: the drop rate whose variance is matched, in [0, 1): one number, or one per input unit.
-        elementwise: noise for each position of its own.
-        bias_p: chance of dropping each entry of the bias; None leaves the bias alone.
+        elementwise: each position has its own noise.
+        bias_p: chance of dropping each entry of the bias; None: the bias has no noise.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
         prior_on_bias: whether the bias has that prior too.

@@ -1,4 +1,4 @@
-"""The kinds of noise by name, and how a layer of each is made."""
+"""The names of the kinds of noise, and how a layer of each kind is made."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ KINDS: dict[str, type[StochasticLayer]] = {
     "variational": VariationalGaussianDropout,
     "meanfield": MeanFieldGaussian,
 }
-#: the same noise, standing alone
+#: from noise on weights to the same noise that stands alone
 _NOISES: dict[type[StochasticLayer], type[ActivationNoise]] = {
     BernoulliDropout: BernoulliNoise,
     GaussianDropout: GaussianNoise,
@@ -59,22 +59,22 @@ _NOISES: dict[type[StochasticLayer], type[ActivationNoise]] = {
 
 
 def noise_form(kind: type[StochasticLayer]) -> type[ActivationNoise] | None:
-    """The class whose noise stands alone; None where a kind is noise on weights and nothing else."""
+    """The class of this kind whose noise stands alone; None if there is only noise on weights."""
     return kind if issubclass(kind, ActivationNoise) else _NOISES.get(kind)
 
 
 def weight_form(kind: type[StochasticLayer]) -> type[StochasticLayer] | None:
-    """The class whose noise is on weights; None for one that stands alone."""
+    """The class if its noise is on weights; None if its noise stands alone."""
     return None if issubclass(kind, ActivationNoise) else kind
 
 
 def kind_named(owner: str, kind: object, *, alone: bool = False) -> type[StochasticLayer]:
-    """The class of a kind, given by name or as the class itself.
+    """The class of a kind, which is given as a name or a class.
 
     Args:
-        owner: who asks.
-        kind: what was given.
-        alone: whether classes whose noise stands alone may be given, too.
+        owner: the function or class that the error names.
+        kind: a name or a class.
+        alone: whether classes whose noise stands alone are allowed, too.
     """
     if isinstance(kind, str) and kind in KINDS:
         return KINDS[kind]
@@ -90,12 +90,12 @@ def _rate_name(kind: type[StochasticLayer]) -> str:
 
 
 def options_of(kind: type[StochasticLayer]) -> set[str]:
-    """Names of the options that a kind takes, its rate aside."""
+    """Names of the options that a kind takes, except its rate."""
     return set(inspect.signature(kind).parameters) - {"layer", "num_units", "axis", _rate_name(kind)}
 
 
 def check_options(owner: str, kind: type[StochasticLayer], options: Mapping[str, Any]) -> None:
-    """An error for options that a kind does not have."""
+    """Raise if there are options that a kind does not have."""
     unknown = sorted(set(options) - options_of(kind))
     if unknown:
         known = ", ".join(sorted(options_of(kind)))
@@ -105,7 +105,7 @@ def check_options(owner: str, kind: type[StochasticLayer], options: Mapping[str,
 def make_layer(
     kind: type[StochasticLayer], layer: nn.Module, p: Any, options: Mapping[str, Any]
 ) -> StochasticLayer:
-    """A layer of a kind around a weight layer; p None leaves the kind's own default."""
+    """A layer of a kind around a weight layer; for p None, at the kind's default rate."""
     if isinstance(p, Tensor) and p.dim() == 0:
         p = p.item()
     rate = {} if p is None else {_rate_name(kind): p}
@@ -117,7 +117,7 @@ def make_layer(
 def make_noise(
     kind: type[ActivationNoise], num_units: int, axis: int, p: Any, options: Mapping[str, Any]
 ) -> ActivationNoise:
-    """Noise of a kind that stands alone; p None leaves the kind's own default."""
+    """Noise of a kind that stands alone; for p None, at the kind's default rate."""
     if isinstance(p, Tensor) and p.dim() == 0:
         p = p.item()
     rate = {} if p is None else {_rate_name(kind): p}

@@ -1,4 +1,4 @@
-"""Learnable Bernoulli dropout: rates of true masks, learned by unbiased gradients."""
+"""Learnable Bernoulli dropout: true masks, whose rates are learned by unbiased gradients."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class LearnableDropout(LearnedRateLayer):
 
         h = W (x * z / (1 - p)) + b,        z_k = 0 with chance p_k = sigmoid(logit_p_k), else 1
 
-    A mask has no gradient in its rate. `NegativeELBO` and `arm_loss` run the part of the model behind the
+    A mask has no gradient in its rate. `NegativeELBO` and `arm_loss` run the part of the model after the
     first learned mask twice and estimate the gradient without bias from the difference of each row's loss
-    (ARM, DisARM and others), adding what flows through the scale 1 / (1 - p). Asking for the gradient in
-    any other way is an error.
+    (ARM, DisARM and others), plus the gradient through the scale 1 / (1 - p). Any other backward pass to the
+    rates is an error.
 
     The divergence is sum_k [ l^2 |W_k|^2 / (2 (1 - p_k)) - H(p_k) ] + l^2 |b|^2 / 2, W_k being the weights
     that *leave* unit k; with raw masks (1 - p_k) |M_k|^2 takes the place of |W_k|^2 / (1 - p_k).
@@ -64,10 +64,10 @@ class LearnableDropout(LearnedRateLayer):
         p_init: where the rates start, in (0, 1): a number, a range (low, high) in which every rate is
             drawn uniformly in its logit, or a tensor with one for each unit.
         per: one rate for each input "unit" (feature, channel or word), or one for the "layer". `share_rates`
-            makes one of all layers.
-        scaling: "inverted" divides by 1 - p, so that the wrapped weights are the mean; "raw" does not, as
-            the paper's equations: the mean is then (1 - p) times the wrapped weights.
-        elementwise: noise for each position of its own, as `nn.Dropout`.
+            gives all layers one rate.
+        scaling: "inverted" divides by 1 - p, so that the mean weights are the wrapped ones; "raw" does not,
+            as in the paper's equations: the mean weights are then (1 - p) times the wrapped ones.
+        elementwise: each position has its own noise, as in `nn.Dropout`.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
         prior_on_bias: whether the bias has that prior too.
@@ -107,17 +107,17 @@ class LearnableDropout(LearnedRateLayer):
 
     @property
     def weight(self) -> Tensor:
-        """The mean weights: raw masks shrink the wrapped ones by 1 - p."""
+        """The mean weights; with raw masks 1 - p times the wrapped ones."""
         return self.layer.weight if self.scaling == "inverted" else self.layer.weight * self.unit_weights()
 
     def unit_weights(self) -> Tensor:
-        """1 - p of every unit, so as to broadcast against the weights."""
+        """1 - p of every unit (1 for padding), shaped to broadcast against the weights."""
         keep = 1 - self.like_weight(self.p)
         padding = padding_of(self.layer)
         return keep if padding is None else torch.where(padding, 1.0, keep)
 
     def input_noise(self, x: Tensor) -> Tensor | None:
-        """What the input is multiplied by; raw masks have the mean 1 - p in evaluation."""
+        """The noise that multiplies the input; in evaluation None, or for raw masks their mean 1 - p."""
         noise = super().input_noise(x)
         return self.laid_out(1 - self.p, x) if noise is None and self.scaling == "raw" else noise
 
@@ -125,7 +125,7 @@ class LearnableDropout(LearnedRateLayer):
         """See `InputNoiseLayer.forward`."""
         if not self.training or active_draw(self) is not None or isinstance(self.layer, nn.Embedding):
             return super().forward(x, output_size)
-        # What is inside concerns nobody who watches the model's functions, as a replay does.
+        # The functions called here are hidden from function modes, such as the replay of a pass.
         with torch._C.DisableTorchFunction():
             logits, mask, gradient = self._fresh_mask(x)
             if gradient != "missing" and x.dim() == 2 and is_plain_linear(self.layer):
@@ -143,7 +143,7 @@ class LearnableDropout(LearnedRateLayer):
             return apply_learned(torch.ones_like(mask), logits, mask, gradient=gradient)
 
     def _fresh_mask(self, x: Tensor) -> tuple[Tensor, Tensor, PathGradient]:
-        """Logits, a mask for an input like `x`, and what of its gradient must be found in the usual way."""
+        """Logits, a mask for an input like `x`, and which part of its gradient autograd has to find."""
         inverted = self.scaling == "inverted"
         shape = self.noise_shape(x, x.shape[0])
         logits = self.laid_out(self.checked_logits(), x)

@@ -1,4 +1,4 @@
-"""Input noise whose rate is a parameter: what Concrete and learnable dropout share."""
+"""Noise on the inputs whose rate is a parameter: the base of Concrete and learnable dropout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["InitialRate", "LearnedRateLayer", "Per"]
 #: a rate, a range (low, high) to draw it from, or a tensor with one for each unit
 InitialRate = float | tuple[float, float] | Tensor
 Per = Literal["layer", "unit"]
-# Beyond this the scale 1 / (1 - p) of single precision has no digits left that mean anything.
+# Beyond this, 1 / (1 - p) in single precision has no correct digit.
 _LARGEST_LOGIT = 30.0
 
 
@@ -36,7 +36,7 @@ class LearnedRateLayer(InputNoiseLayer):
         p_init: where the rate starts, in (0, 1): a number, a range (low, high) in which every rate is
             drawn uniformly in its logit, or a tensor with one for each unit.
         per: one rate for the "layer", or one for each input "unit" (feature, channel or word).
-        elementwise: noise for each position of its own, as `nn.Dropout`.
+        elementwise: each position has its own noise, as in `nn.Dropout`.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
         prior_on_bias: whether the bias has that prior too.
@@ -85,11 +85,11 @@ class LearnedRateLayer(InputNoiseLayer):
         return bool((self.logit_p > -float("inf")).any())
 
     def checked_logits(self) -> Tensor:
-        """The logits; an error where a rate has run away."""
+        """The logits; raise if one is NaN or so large that everything is dropped."""
         logits = self.logit_p
-        # Asked for on the CPU alone: elsewhere the question would wait for the device.
+        # Checked on the CPU only: elsewhere the check would wait for the device.
         if logits.device.type == "cpu" and not torch.compiler.is_compiling():
-            # NaN is its own maximum.
+            # The maximum of numbers with a NaN is NaN.
             largest = logits.detach().amax().item() if logits.dim() else logits.item()
             if not largest <= _LARGEST_LOGIT:
                 want = f"finite and below {_LARGEST_LOGIT:g}, where everything is dropped"
@@ -98,7 +98,7 @@ class LearnedRateLayer(InputNoiseLayer):
         return logits
 
     def laid_out(self, per_unit: Tensor, x: Tensor) -> Tensor:
-        """Values of the units, so as to broadcast against `x`."""
+        """Values of the units, shaped to broadcast against `x`."""
         if per_unit.dim() == 0:
             return per_unit
         return per_unit.reshape([-1] + [1] * (x.dim() - 1 - self.unit_axis(x)))

@@ -1,4 +1,4 @@
-"""The learned masks of a forward pass: what an estimator of their gradient needs to know."""
+"""The learned masks of a forward pass, kept for the estimators of their gradient."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ACTIVE: ContextVar[MaskPass | None] = ContextVar("bayesdrop_mask_pass", default
 
 
 def active_pass() -> MaskPass | None:
-    """The pass that is going on, if someone estimates gradients of learned masks."""
+    """The running pass whose learned masks are kept; None if there is none."""
     return _ACTIVE.get()
 
 
@@ -28,7 +28,7 @@ class LearnedMask:
     """One use of a learned mask in a pass."""
 
     parameter: nn.Parameter  #: its logits
-    p: Tensor  #: the rate, so as to broadcast against the mask
+    p: Tensor  #: the rate, shaped to broadcast against the mask
     inverted: bool  #: whether the mask is divided by 1 - p
     rule: KeepRule
     used: UsedMask
@@ -39,10 +39,10 @@ class MaskPass:
     """One forward pass whose learned masks are kept.
 
     Args:
-        mirrored: the masks of an earlier pass: this one uses 1 - u, in the same order, and the random state
-            that followed each of them, so that all other noise is the same.
-        on_first: called when the first learned mask is asked for.
-        masks: the list that the masks are put into; one of its own if None.
+        mirrored: the masks of an earlier pass. This pass uses 1 - u instead of their u, in the same order,
+            and the random state that followed each of them, so that all other noise is the same.
+        on_first: called before the first learned mask is made.
+        masks: the list that the masks are appended to; a new one if None.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class MaskPass:
 
         Args:
             parameter: the logits of its rate.
-            p: the rate, so as to broadcast against `shape`.
+            p: the rate, shaped to broadcast against `shape`.
             shape: of the mask, rows first.
-            like: gives dtype and device.
+            like: a tensor with the dtype and device of the mask.
             inverted: divide by 1 - p.
         """
         if not self.masks and self._on_first is not None:
@@ -96,7 +96,7 @@ class MaskPass:
 
     @contextmanager
     def running(self) -> Iterator[MaskPass]:
-        """Learned masks belong to this pass inside the block."""
+        """A context: learned masks that are used inside belong to this pass."""
         token = _ACTIVE.set(self)
         try:
             yield self

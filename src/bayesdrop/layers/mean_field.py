@@ -1,4 +1,4 @@
-"""Mean-field Gaussian weights: every weight has a mean and a standard deviation of its own."""
+"""Mean-field Gaussian weights: every weight has its own mean and standard deviation."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class MeanFieldGaussian(WeightNoiseLayer):
         W_jk ~ N(w_jk, s_jk^2),     b_j ~ N(m_j, t_j^2)
         in training, by row:        h_j ~ N(w_j x + m_j, s_j^2 x^2 + t_j^2)
 
-    Training samples the outputs (the local reparametrisation): every row has noise of its own for the price
-    of a second product, and gradients vary much less than with one set of weights for a batch. In a draw the
-    weights themselves are held, so that a draw is a function. Each output has the same moments either way;
+    Training samples the outputs (the local reparametrisation): every row has its own noise at the cost of a
+    second product, and gradients vary much less than with one set of weights for a batch. In a draw the
+    noise of the weights is held, so that a draw is a function. Each output has the same moments either way;
     the outputs of a row at several positions (pixels, time steps) share their weights in a draw and with
     `per_row=True`, and are independent in training otherwise. An `nn.Embedding` has one set of weights for a
     training batch, so that a word is the same wherever it occurs.
@@ -127,7 +127,7 @@ class MeanFieldGaussian(WeightNoiseLayer):
         return weight if normal is None else random_part(self.layer, weight + self.log_std.exp() * normal)
 
     def bias_for(self, x: Tensor) -> Tensor | None:
-        """The bias plus its noise, so as to broadcast against the output."""
+        """The bias plus its noise, shaped to broadcast against the output."""
         bias, log_std = self.bias, self.bias_log_std
         if bias is None:
             return None

@@ -46,10 +46,11 @@ class MixtureDropout(WeightNoiseLayer):
                        weights of all units have the covariance s^2 I + U U^T, together.
 
     The divergence of two components without factors is exact: see `bayesdrop.functional.mixture_dropout_kl`.
-    Else no closed form is known, and `kl` is an upper bound of it, so that the objective stays a lower bound
-    of the evidence. Only what a sample tells about the components is bounded, from below: for more than two
-    components by `bayesdrop.functional.kl.component_information`, and where factors tie units, as if each
-    unit's weights were seen alone. Both are exact where components coincide and where they are far apart.
+    Otherwise no closed form is known, and `kl` is an upper bound of it, so that the objective stays a lower
+    bound of the evidence. Only one term is bounded, from below: the information of a sample about its
+    component. For more than two components that is `bayesdrop.functional.kl.component_information`; with
+    factors, the information in the weights of each unit alone. Both bounds are exact where components
+    coincide and where they are far apart.
 
     Args:
         layer: the linear map, see `StochasticLayer`.
@@ -65,7 +66,7 @@ class MixtureDropout(WeightNoiseLayer):
 
     Shape: as the wrapped layer.
     Reference: Gal & Ghahramani (2015), Eqs 9 to 13; the extensions are named at the end of its section 4.2.
-    Their M is our W / (1 - p).
+    The paper's M is our W / (1 - p).
     """
 
     log_sigma: Tensor
@@ -118,14 +119,14 @@ class MixtureDropout(WeightNoiseLayer):
         return True
 
     def extra_repr(self) -> str:
-        """The rate, the width and what is added to two components, for `print(model)`."""
+        """The rate, the width, and the number of components and factors, for `print(model)`."""
         shown = f"{super().extra_repr()}, sigma={self.sigma.item():.4g}"
         if self.components > 2:
             shown += f", components={self.components}"
         return f"{shown}, rank={self.rank}" if self.rank else shown
 
     def centred_offsets(self) -> Tensor | None:
-        """Of the kept components from their mean, (C - 1, *weight.shape); None for one of them."""
+        """Offsets of the kept components from their mean, (C - 1, *weight.shape); None if there is one."""
         return None if self.offsets is None else self.offsets - self.offsets.mean(0)
 
     def weight_for(self, x: Tensor) -> Tensor:
@@ -152,7 +153,7 @@ class MixtureDropout(WeightNoiseLayer):
         return random_part(self.layer, drawn)
 
     def _choice(self, shape: tuple[int, ...], generator: np.random.Generator | None) -> Tensor:
-        """Which of the kept components, each as likely as the others."""
+        """The numbers of the kept components that are chosen, uniformly."""
         count = self.components - 1
         if generator is None:
             return torch.randint(count, shape, device=self.log_sigma.device)
@@ -187,7 +188,7 @@ class MixtureDropout(WeightNoiseLayer):
         return weights + gaussian_kl(self.bias.square(), self.sigma.square(), l).sum()
 
     def _bounded_kl(self, p: Tensor, l: float) -> Tensor:
-        """Of the weights, from the means of the components and the covariance that they share."""
+        """The bound for the weights, from the means of the components and their common covariance."""
         means = (weight_by_unit(self.layer) / (1 - p)).unsqueeze(0)
         offsets = self.centred_offsets()
         if offsets is not None:
@@ -209,14 +210,14 @@ class MixtureDropout(WeightNoiseLayer):
         return spread + noise - information.sum()
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
-        # Files of before sigma could be learned hold sigma itself.
+        # Older files, from before sigma could be learned, hold sigma itself.
         if f"{prefix}sigma" in state_dict:
             state_dict[f"{prefix}log_sigma"] = state_dict.pop(f"{prefix}sigma").log()  # type: ignore[attr-defined, index]
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def _square_distances(means: Tensor, factors: Tensor | None, sigma: Tensor) -> Tensor:
-    """Between the components of every unit, in units of their common noise. Shape (K, C, C).
+    """Square distances between the components of every unit, in units of their noise. Shape (K, C, C).
 
     Args:
         means: (C, J, K): J weights leave each of K units.

@@ -1,4 +1,4 @@
-"""What of a model can be converted, which of it is meant, and putting other modules in its place."""
+"""The modules of a model that can be converted, the choice among them, and their replacement."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["DROPOUTS", "RECURRENT", "WEIGHTS", "choose", "convertible", "keep_ho
 WEIGHTS = (
     nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
 )  # fmt: skip
-#: of words: they have weights too, but no dropout feeds them
+#: tables of words: they have weights too, but no dropout feeds them
 TABLES = (nn.Embedding,)
 RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 _OURS = (StochasticLayer, RecurrentDropout)
-#: what stands between weight layers
+#: modules without weights, between weight layers
 _BETWEEN = (*DROPOUTS, ActivationNoise)
 
 Places = dict[nn.Module, list[str]]
@@ -54,7 +54,7 @@ def _walk(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def choose(model: nn.Module, where: Any) -> Places:
-    """The convertible modules that `where` means.
+    """The convertible modules that `where` chooses.
 
     Args:
         model: any module.
@@ -69,7 +69,7 @@ def choose(model: nn.Module, where: Any) -> Places:
         chosen |= found
     for module in places:
         if isinstance(module, RecurrentDropout):
-            # It is chosen if all its maps are, and they if it is.
+            # A RecurrentDropout is chosen if all its maps are, and its maps if it is.
             parts = [part for part in module.modules() if isinstance(part, StochasticLayer)]
             maps: dict[nn.Module, list[str]] = {part: places[part] for part in parts}
             if module in chosen:
@@ -101,12 +101,12 @@ def _matched(rule: Where, places: Places) -> Places:
     selection = Selection(include=rule)
     found = {m: p for m, p in places.items() if any(selection.allows(path, m) for path in p)}
     if isinstance(rule, type):
-        # A type of weight layer means those that have noise already, too.
+        # A type of weight layer also chooses such layers inside stochastic layers.
         recurrent = [module for module in places if isinstance(module, RecurrentDropout)]
         maps = {part for module in recurrent for part in module.modules() if part is not module}
         outside = {m: p for m, p in places.items() if m not in maps}
         found |= {m: p for m, p in outside.items() if isinstance(getattr(m, "layer", None), rule)}
-    # "encoder" means its weights, as "weights" does; what matches nothing else means tables or dropouts.
+    # "encoder" chooses its weights, as "weights" does; tables or dropouts only if it matches nothing else.
     between = DROPOUTS if isinstance(rule, type) else _BETWEEN
     weights = {module: paths for module, paths in found.items() if not isinstance(module, between)}
     bare = {module: paths for module, paths in weights.items() if not isinstance(module, TABLES)}
@@ -120,7 +120,7 @@ def _drops(module: nn.Module) -> bool:
 
 
 def _nothing(rule: Any, places: Places) -> tuple[str, Any, str]:
-    """What was looked for, what was asked for, and what is there."""
+    """For an error: what `where` must be, what it was, and the modules that the model has."""
     groups: list[tuple[str, Callable[[nn.Module], bool]]] = [
         ("weight layers", lambda module: isinstance(module, WEIGHTS)),
         ("tables of words", lambda module: isinstance(module, TABLES)),
@@ -142,12 +142,12 @@ def _nothing(rule: Any, places: Places) -> tuple[str, Any, str]:
 
 
 def swap(model: nn.Module, swaps: Mapping[nn.Module, nn.Module], parents: Iterable[nn.Module]) -> nn.Module:
-    """Other modules in the place of some, wherever these are used.
+    """Replace modules by others, wherever they are used; returns the model, or what replaces it.
 
     Args:
-        model: the root, which may be swapped itself.
+        model: the root, which may be replaced itself.
         swaps: from the old module to the new one, which may hold the old one.
-        parents: the modules whose children are looked at: those of before the swap.
+        parents: the modules whose children are replaced: all modules of the model before the swap.
     """
     for parent in parents:
         for name, child in parent._modules.items():
@@ -163,12 +163,12 @@ _HOOKS = (
 
 
 def keep_hooks(old: nn.Module, new: nn.Module) -> None:
-    """The hooks of a module go to the one that takes its place; handles still remove them."""
+    """Give the hooks of a module to the one that replaces it; their handles still remove them."""
     for name in _HOOKS:
         new.__dict__[name] = old.__dict__[name]
 
 
 def merge_hooks(outer: nn.Module, inner: nn.Module) -> None:
-    """The hooks of a module join those of the one inside that takes its place."""
+    """Add the hooks of a module to those of the inner module that replaces it."""
     for name in _HOOKS[:-1]:
         inner.__dict__[name].update(outer.__dict__[name])

@@ -1,4 +1,4 @@
-"""Back from stochastic layers to plain ones."""
+"""Replacing stochastic layers by plain ones, without noise or with `nn.Dropout`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.places import choose, convertible, keep_hooks, merge_hooks, swap
 from bayesdrop.layers.recurrent import RecurrentDropout
 
-__all__ = ["unwrapped"]
+__all__ = ["made_plain"]
 
 
-def unwrapped(model: nn.Module, where: Any, *, dropout: bool) -> nn.Module:
-    """The model with plain weight layers, whose weights are the means.
+def made_plain(model: nn.Module, where: Any, *, dropout: bool) -> nn.Module:
+    """The model with plain weight layers, whose weights are the means of the stochastic ones.
 
     Args:
-        model: changed in place.
+        model: any module; it is changed in place.
         where: see `convert`.
-        dropout: put an `nn.Dropout` of the same rate in front of each.
+        dropout: put an `nn.Dropout` of the same rate in front of each layer.
     """
     places = convertible(model)
     chosen = {m: paths for m, paths in choose(model, where).items() if isinstance(m, _OURS)}
@@ -64,14 +64,14 @@ _OURS = (StochasticLayer, RecurrentDropout)
 
 @torch.no_grad()
 def _take_mean(layer: StochasticLayer) -> None:
-    """The wrapped weights become the mean ones."""
+    """Set the wrapped weights to the mean weights."""
     mean = layer.weight
     if mean is not layer.layer.weight:
         layer.layer.weight.copy_(mean)
 
 
 def _free_places(model: nn.Module) -> dict[nn.Module, nn.Module]:
-    """The `nn.Identity` that stands before a stochastic layer, as where a dropout was."""
+    """From stochastic layers to the `nn.Identity` before them, where a dropout may have been."""
     found: dict[nn.Module, nn.Module] = {}
     for path, module in model.named_modules():
         if type(module) is nn.Identity:
@@ -85,7 +85,7 @@ def _free_places(model: nn.Module) -> dict[nn.Module, nn.Module]:
     return found
 
 
-# Modules that read the weights of their layers: nothing may stand between.
+# Modules that read the weights of their layers, which must not be wrapped.
 _READERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
 
@@ -96,7 +96,7 @@ def _put_dropout(
     swaps: dict[nn.Module, nn.Module],
     free: nn.Module | None,
 ) -> None:
-    """An `nn.Dropout` of the same rate, where there is a place for it, or else around the layer."""
+    """Put an `nn.Dropout` of the same rate in the place of `free`, or else in a Sequential with the layer."""
     made = _dropout(layer, path).train(layer.training)
     if free is not None:
         swaps[free] = made

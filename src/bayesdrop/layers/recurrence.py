@@ -1,4 +1,4 @@
-"""Running a recurrent module with given noise: fused where sequences share it, step by step where not."""
+"""A recurrent module run with given noise: by torch's kernels if sequences share it, else step by step."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class NoisyMap:
     """A linear map and its noise.
 
     Attributes:
-        weight: (G, K), or (N, G, K) where every sequence has weights of its own.
+        weight: (G, K), or (N, G, K) where every sequence has its own weights.
         bias: (1, G), (N, G) or None.
-        factor: what multiplies the input: (1, K) or (N, K); (L, 1, K) or (L, N, K) where every step has its
-            own; or None.
-        is_noisy: whether this is anything but the plain map.
+        factor: the noise that multiplies the input: (1, K) or (N, K); (L, 1, K) or (L, N, K) where every step
+            has its own; None for no noise.
+        is_noisy: whether this differs from the map without noise.
     """
 
     weight: Tensor
@@ -56,18 +56,18 @@ class NoisyMap:
         return [replace(self, factor=mask) for mask in self.factor.unbind(0)]
 
     def backwards(self) -> NoisyMap:
-        """The map of sequences that are read from their ends."""
+        """The map for sequences in reverse order."""
         if self.factor is None or self.factor.dim() == 2:
             return self
         return replace(self, factor=self.factor.flip(0))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The map of (..., N, K)."""
+        """The map applied to (..., N, K)."""
         out = self.product(x)
         return out if self.bias is None else out + self.bias
 
     def product(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
-        """The map without its bias, plus what is given."""
+        """The map without its bias, plus `plus` if it is given."""
         if self.factor is not None:
             x = x * self.factor
         if self.weight.dim() == 2:
@@ -88,7 +88,7 @@ class Cell:
 
     @property
     def is_noisy(self) -> bool:
-        """Whether this is anything but the plain cell."""
+        """Whether this differs from the cell without noise."""
         return self.inputs.is_noisy or self.recurrent.is_noisy
 
     @property
@@ -103,10 +103,10 @@ class Cell:
 
 
 class Sequences:
-    """A batch of sequences in any of torch's layouts, and the way back to it.
+    """A batch of sequences in any of torch's layouts; results are given in the same layout.
 
     Args:
-        layer: the recurrent module that they are for.
+        layer: the recurrent module that reads them.
         given: (L, N, D), (N, L, D), (L, D), or packed.
     """
 
@@ -133,16 +133,16 @@ class Sequences:
             raise ValueError(must("RecurrentDropout", "input", want, self.data.shape[-1]))
 
     def like(self, features: int) -> Tensor:
-        """A tensor that tells how many rows need noise, of which dtype and where; without memory."""
+        """A tensor (rows, features) with the dtype and device of the data, which takes no memory."""
         return self.data.new_zeros(1).expand(self.rows, features)
 
     def steps_like(self, features: int) -> Tensor:
-        """The same where every step needs noise of its own: (rows, L, features)."""
+        """The same for noise that differs from step to step: (rows, L, features)."""
         steps = self.data.shape[0] if self.sizes is None else len(self.sizes)
         return self.data.new_zeros(1).expand(self.rows, steps, features)
 
     def in_order(self, noise: Tensor | None) -> Tensor | None:
-        """Noise (rows or 1, ...) in the order in which packed sequences are."""
+        """Noise (rows or 1, ...) in the order of the packed sequences."""
         if noise is None or self.order is None or noise.shape[0] == 1:
             return noise
         return noise.index_select(0, self.order)
@@ -245,7 +245,7 @@ def _run_cell(
 
 
 def _can_run_at_once(mode: str, cell: Cell, inputs: Tensor) -> bool:
-    """Whether nobody looks at the single operations, and the maps are of the simplest form."""
+    """Whether one function for all steps may be used: simple maps, and no mode that watches operations."""
     bias = cell.recurrent.bias
     simple = cell.recurrent.weight.dim() == 2 and cell.projection is None and mode in ("LSTM", "GRU")
     return (
@@ -261,7 +261,7 @@ def _run_at_once(
     mode: str, cell: Cell, inputs: Tensor, state: States, valid: Tensor | None
 ) -> tuple[Tensor, States]:
     recurrent = cell.recurrent
-    # What is inside concerns nobody who watches the model's functions, as a replay does.
+    # The functions called here are hidden from function modes, such as the replay of a pass.
     with torch._C.DisableTorchFunction():
         if mode == "LSTM":
             h, c = state
@@ -281,7 +281,7 @@ def _run_each_step(
     for t, gates in enumerate(inputs.unbind(0)):
         new = step(gates, maps[t], cell.projection, *state)
         if valid is not None:
-            # A sequence that is over, or that has not begun when read backwards, keeps its state.
+            # A sequence that is over (or, read backwards, has not begun) keeps its state.
             new = tuple(torch.where(valid[t], a, b) for a, b in zip(new, state, strict=True))
         state = new
         outputs.append(state[0])

@@ -21,22 +21,22 @@ class RecurrentDropout(nn.Module):
 
         gates_t = W_x (x_t * z_x) + W_h (h_{t-1} * z_h) + b        one z_x and one z_h for a sequence
 
-    Both maps of every layer and direction are stochastic layers of one kind, `inputs` and `recurrent`;
-    divergence, rates and what is learned are theirs. Three modes, as for all stochastic layers: in
-    `train()` every sequence has masks of its own, in `eval()` this is the wrapped module itself, and
-    inside a `FunctionDraw` all sequences share the held masks.
+    Both maps of every layer and direction, `inputs` and `recurrent`, are stochastic layers of one kind, which
+    have the divergence and the rates. There are three modes, as for all stochastic layers: in `train()` every
+    sequence has its own masks, in `eval()` the output is that of the wrapped module, and inside a
+    `FunctionDraw` all sequences share the held masks.
 
     Args:
         layer: the recurrent module: any number of layers and directions, `batch_first`, `proj_size`
             (whose projection has no noise). Its weights are kept; its own dropout between layers, which
-            is drawn for every step, is set to 0, as the noise on each layer's inputs takes its place.
+            differs from step to step, is set to 0: the noise on each layer's inputs replaces it.
         kind: of the noise: "bernoulli", "gaussian", "concrete", "learnable", or the class; "dropconnect",
             "mixture", "variational" and "meanfield" draw one set of weights for a batch, as AWD-LSTM does.
         p: the rate, or where a learned one starts.
-        recurrent_p: that of the recurrent maps, if it differs.
+        recurrent_p: the rate of the recurrent maps; None for `p`.
         options: of the kind, as `length_scale`, `per`, `temperature`. `elementwise=True` draws fresh masks at
-            every step ("naive" dropout): noise, but no random weights that a sequence keeps, so that there is
-            no posterior of which `kl` is the divergence. It is here to be compared with.
+            every step ("naive" dropout), for comparisons: a sequence then has no random weights that stay the
+            same, and `kl` is the divergence of no posterior.
 
     Shape: as the wrapped module: (L, N, D), (N, L, D) with `batch_first`, (L, D), or packed, and an
     initial state; the outputs and the final state.
@@ -81,7 +81,7 @@ class RecurrentDropout(nn.Module):
         """Whether a draw can differ from the mean."""
         return any(part.is_random() for part in self._parts())
 
-    # what users of the wrapped module ask it for
+    # attributes of the wrapped module that its users read
 
     @property
     def batch_first(self) -> bool:
@@ -109,7 +109,7 @@ class RecurrentDropout(nn.Module):
         return self.layer.num_layers
 
     def flatten_parameters(self) -> None:
-        """As the wrapped module's."""
+        """Call `flatten_parameters` of the wrapped module."""
         self.layer.flatten_parameters()
 
     # the pass
@@ -133,7 +133,7 @@ class RecurrentDropout(nn.Module):
         return maps
 
     def _levels(self, sequences: Sequences) -> list[list[Cell]]:
-        """The maps of every layer and direction with their noise, each asked for once."""
+        """The cells of every layer, one for each direction, with their noise."""
         names = list(_suffixes(self.layer))
         directions = 2 if self.layer.bidirectional else 1
         cells = [
@@ -154,7 +154,7 @@ def _suffixes(layer: nn.RNNBase) -> list[str]:
 
 
 def _linear(layer: nn.RNNBase, role: str, name: str) -> nn.Linear:
-    """One map of the module: its parameters are the module's own."""
+    """One map of the module as an `nn.Linear` with the module's own parameters."""
     weight = getattr(layer, f"weight_{role}_{name}")
     linear = nn.Linear(weight.shape[1], weight.shape[0], bias=layer.bias, device="meta")
     linear.weight = weight
@@ -182,7 +182,7 @@ def _noisy_map(part: nn.Module, sequences: Sequences) -> NoisyMap:
     if bias is not None and bias.dim() == 1:
         bias = bias.unsqueeze(0)
     noisy = factor is not None or weight is not linear.weight or not plain_bias
-    # Noise belongs to sequences as the caller orders them.
+    # Noise is in the caller's order of the sequences; packed sequences may have another.
     own = sequences.in_order(weight) if weight.dim() == 3 else weight
     assert own is not None
     factor = sequences.in_order(factor)

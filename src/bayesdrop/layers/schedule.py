@@ -1,4 +1,4 @@
-"""Fixed rates that change: set by hand, or along a schedule while a model is trained."""
+"""Changing rates that are not learned: once, or along a schedule while a model is trained."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class RateSchedule:
         cosine       end + (start - end) (1 + cos(pi s)) / 2
         geometric    start (end / start)^s
 
-    with s the share of the steps up to `until` that is done; `end` from there on. It has no state: the rate
-    is a function of the share of the steps alone. `fit(..., p_schedule=RateSchedule(0.5, 0.05))` sets it
-    before every step, and a run that goes on from a checkpoint goes on with the rate. In a loop of your own:
+    where s goes from 0 to 1 until the share `until` of all steps is done; from then on the rate is `end`. A
+    schedule has no state: the rate is a function of the share of steps that is done.
+    `fit(..., p_schedule=RateSchedule(0.5, 0.05))` sets the rate before every step, also in a run that is
+    resumed from a checkpoint. In your own loop:
 
         set_rates(model, schedule(step / num_steps))
 
@@ -84,11 +85,11 @@ def set_rates(model: nn.Module, p: float | Mapping[str, float | Tensor]) -> None
 
     Args:
         model: any module.
-        p: one rate in [0, 1) for all of them (for every unit where units have rates of their own); or paths
-            and the rate of each, as `rates` gives them.
+        p: one rate in [0, 1) for all of them (and all of their units); or a mapping from paths to rates, as
+            `rates` returns.
 
-    Learned rates are left alone by a single number, and naming one is an error: `share_rates` and `convert`
-    set where they start.
+    One number for all does not change learned rates, and naming a learned rate is an error: `share_rates` and
+    `convert` set where these start.
 
     >>> from bayesdrop import BernoulliDropout, rates
     >>> net = nn.Sequential(BernoulliDropout(nn.Linear(3, 2), p=0.5), nn.Dropout(0.5))
@@ -126,7 +127,7 @@ def _has_fixed_rate(module: nn.Module) -> bool:
 
 
 def _checked(module: nn.Module, argument: str, p: Any) -> Tensor:
-    """The rate, if the module can have it."""
+    """The rate as a tensor; raise if the module cannot have it."""
     if not isinstance(module, StochasticLayer):
         rate = real_number("set_rates", argument, p, "in [0, 1)", at_least=0, below=1)
         return torch.tensor(rate, dtype=torch.float64)

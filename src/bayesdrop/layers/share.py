@@ -14,8 +14,8 @@ __all__ = ["share_rates"]
 def share_rates(model: nn.Module, *, p: float | None = None) -> nn.Parameter:
     """One learned rate for all `ConcreteDropout` and `LearnableDropout` layers of a model.
 
-    The layers keep their names and share one parameter, which `parameters()` gives once; files, copies and
-    optimisers treat it as any other tied parameter. Call it before an optimiser is made.
+    The layers keep their names and share one parameter, which `parameters()` lists once; files, copies and
+    optimisers treat it as any other tied parameter. Call this before making an optimiser.
 
     Args:
         model: its learned layers must have one rate each, `per="layer"`.

@@ -34,13 +34,13 @@ class VariationalGaussianDropout(WeightNoiseLayer):
         noise="weights":  W_jk ~ N(w_jk, a w_jk^2);     training samples the outputs, N(W x + b, (a w^2) x^2)
         noise="inputs":   h = W (x * e) + b,            e_k ~ N(1, a)
 
-    The first is the local reparametrisation: noise of every output of every row for the price of a second
-    product. In a draw the weights themselves are held, so that a draw is a function; the moments of each
-    output are the same. The second is cheaper, and the learned-variance Gaussian dropout that learnable
-    Bernoulli dropout was compared with.
+    The first is the local reparametrisation: every output of every row has its own noise, at the cost of a
+    second product. In a draw the noise of the weights is held, so that a draw is a function; the moments of
+    each output are the same. The second is cheaper; it is the Gaussian dropout with learned variance that the
+    paper on learnable Bernoulli dropout compares with.
 
     The prior is log-uniform and improper, so that there is no length scale, and the divergence (see
-    `bayesdrop.functional.log_uniform.log_uniform_kl`) falls for ever as a grows. What comes out is penalised
+    `bayesdrop.functional.log_uniform.log_uniform_kl`) falls without limit as a grows. The result is penalised
     likelihood rather than a posterior (Boluki et al., 2020, section 1; Hron, Matthews & Ghahramani, 2018):
     prefer `ConcreteDropout` or `LearnableDropout` where uncertainty is the aim.
 
@@ -49,7 +49,7 @@ class VariationalGaussianDropout(WeightNoiseLayer):
         p_init: where p = a / (1 + a) starts, in (0, 1).
         noise: on the "weights" or on the "inputs".
         per: one variance for the "layer", each input "unit", or (noise on the weights) each "weight".
-        capped: a at most 1, p at most 1/2, as Kingma et al. had it; otherwise log a is at most 10, where the
+        capped: a is at most 1 (p at most 1/2), as in Kingma et al.; otherwise log a is at most 10, where the
             noise is e^5 times the weight.
 
     Shape: as the wrapped layer.
@@ -114,7 +114,7 @@ class VariationalGaussianDropout(WeightNoiseLayer):
         return True
 
     def _std_like_weight(self) -> Tensor:
-        """sqrt(a), so as to broadcast against the weight."""
+        """sqrt(a), shaped to broadcast against the weight."""
         std = (0.5 * self.bounded_log_alpha).exp()
         return units_like_weight(self.layer, std) if self.per == "unit" else std
 
@@ -161,7 +161,7 @@ class VariationalGaussianDropout(WeightNoiseLayer):
         return weight if normal is None else weight * (1 + self._std_like_weight() * normal)
 
     def bias_for(self, x: Tensor) -> Tensor | None:
-        """The bias: a point."""
+        """The bias, which has no noise."""
         bias = self.bias
         return None if bias is None else bias.reshape(bias_shape(self.layer, x, 1))
 

@@ -1,4 +1,4 @@
-"""How the weights of a linear map belong to its input units: the geometry that all posteriors share."""
+"""Which weights of a linear map belong to which input unit: layouts and shapes for all posteriors."""
 
 from __future__ import annotations
 
@@ -39,16 +39,17 @@ __all__ = [
 
 
 class Units(nn.Module):
-    """K units on one axis, handed on as they are: the map of noise that stands alone, which has no weights.
+    """The identity map of K units: the wrapped layer of noise that stands alone, which has no weights.
 
     Args:
+        owner: the class that errors name.
         num_units: K.
-        axis: of the input that holds the units; rows are on axis 0.
+        axis: the axis of the input that holds the units; rows are on axis 0.
     """
 
     weight: Tensor
     bias: None = None
-    #: rows are on axis 0, and training mode changes nothing: draws need not find that out
+    #: rows are on axis 0, and training mode changes nothing: draws need not study the module
     keeps_rows = True
 
     def __init__(self, owner: str, num_units: int, axis: int) -> None:
@@ -57,11 +58,11 @@ class Units(nn.Module):
         self.axis = whole_number(owner, "axis", axis, at_least=-8, at_most=8)
         if self.axis == 0:
             raise ValueError(must(owner, "axis", "an axis other than 0, which are the rows", axis))
-        # Of no weights: it tells precision and device, as the weights of other layers do.
+        # Empty: it has the precision and the device, as the weights of other layers do.
         self.register_buffer("weight", torch.empty(0, self.num_units), persistent=False)
 
     def extra_repr(self) -> str:
-        """How many units, and where."""
+        """The number of units and their axis, for `print(model)`."""
         return f"{self.num_units}, axis={self.axis}"
 
     def forward(self, x: Tensor) -> Tensor:
@@ -75,7 +76,7 @@ WeightLayer = nn.Linear | _Convolution | nn.Embedding | Units
 
 
 def check_layer(owner: str, layer: nn.Module) -> WeightLayer:
-    """The layer itself if its weights are understood, else an error."""
+    """The layer itself; raise if it is of no supported class."""
     if not isinstance(layer, nn.Linear | _Convolution | nn.Embedding | Units):
         want = "an nn.Linear, nn.Conv1d/2d/3d, nn.ConvTranspose1d/2d/3d or nn.Embedding"
         raise TypeError(must(owner, "layer", want, layer))
@@ -97,7 +98,7 @@ def is_plain_linear(layer: nn.Module) -> bool:
 
 
 def _spatial(layer: WeightLayer) -> int:
-    """Number of position axes behind the channels; 0 for what is no convolution."""
+    """Number of position axes after the channels of a convolution; 0 for other layers."""
     return layer.weight.dim() - 2 if isinstance(layer, _Convolution) else 0
 
 
@@ -116,7 +117,7 @@ def num_units(layer: WeightLayer) -> int:
 
 
 def num_random_units(layer: WeightLayer) -> int:
-    """K, without the padding word of an embedding: its vector is a constant, no weight."""
+    """K, without the padding word of an embedding, whose vector is a constant."""
     padded = isinstance(layer, nn.Embedding) and layer.padding_idx is not None
     return num_units(layer) - padded
 
@@ -135,13 +136,13 @@ def random_weights(layer: WeightLayer) -> Tensor:
 
 
 def random_part(layer: WeightLayer, noisy: Tensor) -> Tensor:
-    """Noisy weights, or several sets of them, with the padding word of an embedding as it is."""
+    """Noisy weights, or several sets of them, with the noise removed from an embedding's padding word."""
     padding = padding_of(layer)
     return noisy if padding is None else torch.where(padding, layer.weight, noisy)
 
 
 def padding_of(layer: WeightLayer) -> Tensor | None:
-    """Which word of an embedding is its padding, (K, 1); None where nothing is."""
+    """A mask (K, 1) of the padding word of an embedding; None if there is no padding."""
     if not isinstance(layer, nn.Embedding) or layer.padding_idx is None:
         return None
     words = torch.arange(layer.num_embeddings, device=layer.weight.device)
@@ -172,7 +173,7 @@ def weight_by_unit(layer: WeightLayer, weight: Tensor | None = None) -> Tensor:
 
     Args:
         layer: the map.
-        weight: others of their shape; the layer's own if None.
+        weight: values of the weights' shape; the layer's own weights if None.
     """
     weight = layer.weight if weight is None else weight
     if isinstance(layer, nn.Embedding):
@@ -213,24 +214,24 @@ def is_batched(layer: WeightLayer, x: Tensor) -> bool:
 
 
 def unit_axis(layer: WeightLayer, x: Tensor) -> int:
-    """The axis of `x` that holds the input units; an embedding is given their numbers instead."""
+    """The axis of `x` that holds the input units. (The input of an embedding holds numbers of words.)"""
     if isinstance(layer, Units):
         return layer.axis if layer.axis > 0 else x.dim() + layer.axis
     return x.dim() - 1 - _spatial(layer)
 
 
 def like_words(layer: nn.Embedding, x: Tensor) -> Tensor:
-    """The numbers of words `x` in the table's precision, which is that of its noise."""
+    """`x`, numbers of words, in the precision of the table and of its noise."""
     return x.to(layer.weight.dtype)
 
 
 def of_words(layer: nn.Embedding, x: Tensor, per_word: Tensor) -> Tensor:
-    """Noise of the words that `x` names, (*x.shape, 1): the same wherever a word occurs; 1 of padding.
+    """Noise of the words in `x`, (*x.shape, 1): the same wherever a word occurs, and 1 for padding.
 
     Args:
         layer: the table.
         x: numbers of words, (N, ...).
-        per_word: (1, K) for all rows, or (N, K) for each its own.
+        per_word: (1, K) noise for all rows, or (N, K) for each row.
     """
     padding = padding_of(layer)
     if padding is not None:
@@ -241,7 +242,7 @@ def of_words(layer: nn.Embedding, x: Tensor, per_word: Tensor) -> Tensor:
 
 
 def bias_shape(layer: WeightLayer, x: Tensor, rows: int) -> tuple[int, ...]:
-    """Shape of a bias that differs by row, so as to broadcast against the output for `x`."""
+    """Shape of a bias that differs by row, shaped to broadcast against the output for `x`."""
     bias = bias_of(layer)
     size = 0 if bias is None else bias.shape[0]
     if isinstance(layer, nn.Linear):
@@ -259,8 +260,8 @@ def apply_weights(
     Args:
         layer: gives stride, padding, dilation and groups.
         x: (N, ...) or one row without the row axis.
-        weight: shape of the layer's weight, or (K, *that) for weights of K equal groups of rows, one after
-            another: of every row's own where K = N.
+        weight: of the shape of the layer's weight; or (K, *that shape), weights for K groups of rows of equal
+            size, one after another (for every row where K = N).
         output_size: of a transposed convolution, as its own `forward` takes it.
     """
     grouped = weight.dim() > layer.weight.dim()

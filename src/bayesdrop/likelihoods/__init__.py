@@ -1,4 +1,4 @@
-"""What a network's output means."""
+"""Likelihoods: what a network's output means."""
 
 from bayesdrop.likelihoods.base import ClassLikelihood, ConstantNoise, Likelihood, NumberLikelihood
 from bayesdrop.likelihoods.bernoulli import Bernoulli

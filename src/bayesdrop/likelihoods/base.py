@@ -16,7 +16,7 @@ class Likelihood(nn.Module):
 
     @abstractmethod
     def log_prob(self, output: Tensor, y: Tensor) -> Tensor:
-        """log p(y | output) in nats, rows on axis 0; a label or a vector of targets counts as one value."""
+        """log p(y | output) in nats, rows on axis 0: one value for a label, or for a vector of numbers."""
 
     @abstractmethod
     def moments(self, output: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,7 +32,7 @@ class Likelihood(nn.Module):
 
 
 class NumberLikelihood(Likelihood):
-    """A likelihood of numbers, each output's noise independent of the others': it has quantiles."""
+    """A likelihood of numbers, with quantiles; the noise of the outputs is independent."""
 
     @abstractmethod
     def cdf(self, output: Tensor, value: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class NumberLikelihood(Likelihood):
 
 
 class ConstantNoise(NumberLikelihood):
-    """y is the output plus noise of the same size everywhere, whose mean is zero."""
+    """y is the output plus noise of mean zero, whose distribution is the same for all rows."""
 
     noise: Literal["fixed", "learned", "map"]
 
@@ -55,7 +55,7 @@ class ConstantNoise(NumberLikelihood):
 
 
 class ClassLikelihood(Likelihood):
-    """A likelihood of labels, which tells the chance of every class whatever the layout of its outputs."""
+    """A likelihood of labels: gives the probability of every class, whatever the layout of its outputs."""
 
     @abstractmethod
     def class_log_probs(self, output: Tensor, *, leading: int = 0) -> Tensor:
@@ -68,11 +68,11 @@ class ClassLikelihood(Likelihood):
 
     @abstractmethod
     def laid_out(self, by_class: Tensor) -> Tensor:
-        """Values of the classes (N, ..., K) in the layout of an output, as `moments` has them."""
+        """Values of the classes (N, ..., K) in the layout of an output, as those of `moments`."""
 
     @abstractmethod
     def output_of(self, class_log_probs: Tensor) -> Tensor:
-        """An output that means these log-probabilities (N, ..., K)."""
+        """An output with these log-probabilities (N, ..., K) of the classes."""
 
     def moments(self, output: Tensor) -> tuple[Tensor, Tensor]:
         """Mean p and variance p (1 - p) of whether a class is the label. Shapes as `output`."""

@@ -13,11 +13,11 @@ __all__ = ["Bernoulli"]
 
 
 class Bernoulli(ClassLikelihood):
-    """y ~ Bernoulli(sigmoid(f)), every output a yes or no of its own; -log p is the binary cross-entropy.
+    """y ~ Bernoulli(sigmoid(f)) for every output; -log p is the binary cross-entropy.
 
     For two classes from one logit, and for several labels that do not exclude each other (multi-label).
-    One logit f says what the two logits (0, f) say to `Categorical`, and every number that comes of a
-    prediction, entropies and metrics included, is the same.
+    One logit f means what the two logits (0, f) mean to `Categorical`, and gives the same entropies and
+    metrics.
 
     Shape: output (N, ...), y of the same shape, 0 or 1 of any dtype -> (N, ...), one value a label.
 
@@ -34,7 +34,7 @@ class Bernoulli(ClassLikelihood):
         return torch.stack((logsigmoid(-output), logsigmoid(output)), -1)
 
     def laid_out(self, by_class: Tensor) -> Tensor:
-        """What belongs to y = 1."""
+        """The values of y = 1."""
         return by_class[..., 1]
 
     def output_of(self, class_log_probs: Tensor) -> Tensor:

@@ -18,8 +18,8 @@ class SoftmaxLikelihood(ClassLikelihood):
 
     Args:
         class_axis: the axis of the logits; None for axis 1 of outputs (N, K), (N, K, H, W) and
-            (N, K, D, H, W), as in `torch.nn.functional.cross_entropy`. An output of three axes has its
-            classes on axis 1 in one library and on axis -1 in the next, and must be told.
+            (N, K, D, H, W), as in `torch.nn.functional.cross_entropy`. For outputs of three axes it must be
+            given, as some libraries put the classes on axis 1 and others on axis -1.
     """
 
     def __init__(self, *, class_axis: int | None = None) -> None:
@@ -76,21 +76,21 @@ class SoftmaxLikelihood(ClassLikelihood):
 class Categorical(SoftmaxLikelihood):
     """y ~ Categorical(softmax(tau f)); -log p is the cross-entropy.
 
-    The precision tau is 1 unless it is given: the softmax of the outputs as they are. It is what the noise
-    precision is to a `Gaussian`: with the weights' prior held, a larger one lets the data count for more.
+    The precision tau is 1 by default. It corresponds to the noise precision of a `Gaussian`: with the same
+    prior on the weights, the data count more for a larger tau.
 
     Args:
         precision: tau, above 0, or where it starts. 1 / tau is the temperature.
         learn_precision: learn tau by gradient along with the weights.
         class_axis: the axis of the logits; None for axis 1 of outputs (N, K), (N, K, H, W) and
-            (N, K, D, H, W), as in `torch.nn.functional.cross_entropy`. An output of three axes must be
-            told: 1 for (N, K, L), -1 for the (N, L, K) of token classifiers and language models.
-        ignore_index: the label of what is void, as unlabelled pixels; it may lie outside the classes. None:
-            every label counts.
+            (N, K, D, H, W), as in `torch.nn.functional.cross_entropy`. For outputs of three axes it must be
+            given: 1 for (N, K, L), -1 for the (N, L, K) of token classifiers and language models.
+        ignore_index: the void label, as of unlabelled pixels; it may lie outside the classes. None: there are
+            no void labels.
 
-    A void label says nothing, so that its log-probability is 0 whatever the output: it adds nothing to the
-    sum over a row that `NegativeELBO` takes, to its gradient, or to the joint log-probability of a draw. What
-    is counted is told by `counts`; the metrics leave out what does not count, in their means too.
+    The log-probability of a void label is 0 whatever the output: it adds nothing to the sum over a row in
+    `NegativeELBO`, to its gradient, or to the joint log-probability of a draw. `counts` says which labels are
+    not void; metrics average over these alone.
 
     Shape: output (N, K, ...), or (N, ..., K) with class_axis=-1; y (N, ...) of integers -> (N, ...).
     Reference: Gal & Ghahramani (2015), Eq. 5.
@@ -125,7 +125,7 @@ class Categorical(SoftmaxLikelihood):
         if self.learn_precision:
             self.log_precision = nn.Parameter(log_precision)
         else:
-            # A precision of 1 to single precision is no state: files know it by its absence.
+            # A precision of 1 is not stored, so that files without one are read as precision 1.
             self.register_buffer("log_precision", None if abs(precision - 1) < 1e-6 else log_precision)
         if ignore_index is not None:
             ignore_index = whole_number("Categorical", "ignore_index", ignore_index)
@@ -140,7 +140,7 @@ class Categorical(SoftmaxLikelihood):
 
     @property
     def precision(self) -> Tensor:
-        """tau, what outputs are multiplied by."""
+        """tau, the factor of the outputs."""
         return torch.ones(()) if self.log_precision is None else self.log_precision.exp()
 
     def class_log_probs(self, output: Tensor, *, leading: int = 0) -> Tensor:
@@ -151,13 +151,13 @@ class Categorical(SoftmaxLikelihood):
         return super().class_log_probs(output * self.precision.to(output.dtype), leading=leading)
 
     def output_of(self, class_log_probs: Tensor) -> Tensor:
-        """The log-probabilities over tau."""
+        """The log-probabilities, divided by tau."""
         if self.log_precision is None:
             return super().output_of(class_log_probs)
         return super().output_of(class_log_probs / self.precision.to(class_log_probs.dtype))
 
     def counts(self, y: Tensor) -> Tensor:
-        """Which labels count: all but the void ones. Shape as `y`."""
+        """Whether each label counts, that is, is not void. Shape as `y`."""
         if self.ignore_index is None:
             return torch.ones_like(y, dtype=torch.bool)
         return y != self.ignore_index
@@ -171,7 +171,7 @@ class Categorical(SoftmaxLikelihood):
         must_be_tensor("Categorical", "y", y)
         counts = self.counts(y)
         self._check_labels(log_probs, y, y[counts])
-        # Any class will do in the place of a void label; its score is left out, and so is its gradient.
+        # A void label is replaced by class 0; its log-probability and gradient are then set to 0.
         labels = torch.where(counts, y, 0).long()
         chosen = log_probs.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
         return torch.where(counts, chosen, 0.0)
@@ -195,15 +195,15 @@ class Categorical(SoftmaxLikelihood):
             seen = f"{int(counted.min())} to {int(counted.max())}"
             hint = "Categorical(ignore_index=...) is for void labels." if self.ignore_index is None else ""
             want = f"in 0 to {classes - 1}, the model's classes{void}"
-            told = f"Categorical: `y` must be {want}; got {seen}."
-            raise ValueError(f"{told} {hint}" if hint else told)
+            sentence = f"Categorical: `y` must be {want}; got {seen}."
+            raise ValueError(f"{sentence} {hint}" if hint else sentence)
 
 
 class Multinomial(SoftmaxLikelihood):
     """Counts y ~ Multinomial(n, softmax(f)) with n = sum of y, as of a user's clicks over items.
 
     Args:
-        coefficient: include the multinomial coefficient log(n! / prod_k y_k!), which no parameter moves.
+        coefficient: include the multinomial coefficient log(n! / prod_k y_k!), which depends on y alone.
         class_axis: the axis of the logits, as of `Categorical`.
 
     Shape: output (N, K), y (N, K) of counts -> (N,).
@@ -233,7 +233,7 @@ class Multinomial(SoftmaxLikelihood):
         return value
 
     def sample(self, output: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """One trial for every row: the class that was drawn. Shape (N, ...)."""
+        """The class of one trial for every row. Shape (N, ...)."""
         probs = self.class_log_probs(output).exp()
         must_be_finite(type(self).__name__, "output's softmax", probs)
         return _sampled(probs, generator).to(output.device)

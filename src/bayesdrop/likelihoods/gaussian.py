@@ -1,4 +1,4 @@
-"""Gaussian likelihood with one noise level: fixed, learned by gradient, or by a MAP step in closed form."""
+"""Gaussian likelihood with constant noise: fixed, learned by gradient, or by a MAP step in closed form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Gaussian", "check_targets", "gaussian_log_prob", "normal_cdf", "norm
 
 
 def check_targets(owner: str, mean: Tensor, y: Tensor) -> None:
-    """Targets must have the shape of the mean: broadcasting (N,) against (N, 1) would be N x N."""
+    """Raise unless targets have the shape of the mean: (N,) against (N, 1) would broadcast to N x N."""
     must_be_tensor(owner, "y", y)
     if mean.shape != y.shape:
         hint = ""
@@ -51,8 +51,8 @@ class Gaussian(ConstantNoise):
     Gamma prior, in closed form (`m_step`), between steps of the weights.
 
     Args:
-        noise_std: standard deviation of the noise, or where it starts: one number, or one per output. 1
-            where it is not given.
+        noise_std: standard deviation of the noise, or where it starts: one number, or one per output. None:
+            it starts at 1.
         noise: "fixed", "learned" or "map"; "fixed" if `noise_std` is given, else "learned".
         prior_shape: a of the Gamma(a, b) prior of the precision ("map" only).
         prior_rate: b of that prior, in units of y squared.

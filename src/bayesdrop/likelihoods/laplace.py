@@ -1,4 +1,4 @@
-"""Laplace likelihood: noise of absolute errors, which forgives those that are large."""
+"""Laplace likelihood: absolute errors, so that large errors count less than with a Gaussian."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Laplace(ConstantNoise):
     """y ~ Laplace(f, scale), the same noise everywhere:  p(y | f) = exp(-|y - f| / scale) / (2 scale).
 
     `Laplace(0.1)` is fixed at the scale 0.1; `Laplace()` learns its scale by gradient along with the weights.
-    The variance is 2 scale^2. A large error costs what it is, not its square, so that single wild targets
-    pull less at the function than with `Gaussian`.
+    The variance is 2 scale^2. The loss grows with the error, not with its square, so that outliers among the
+    targets change the function less than with `Gaussian`.
 
     Args:
-        scale: the mean of |y - f|, or where it starts: one number, or one per output. 1 if it is not given.
+        scale: the mean of |y - f|, or where it starts: one number, or one per output. None: it starts at 1.
         noise: "fixed" or "learned"; "fixed" if `scale` is given, else "learned".
 
     Shape: output (N, ...) and y the same -> (N,).
@@ -83,7 +83,7 @@ class Laplace(ConstantNoise):
         return output, (2 * (2 * self._log_scale(output)).exp()).expand_as(output)
 
     def sample(self, output: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The output plus noise: the difference of two exponential ones."""
+        """The output plus noise, the difference of two exponential variables."""
         must_be_tensor("Laplace", "output", output, floating=True)
         pair = torch.empty((2, *output.shape), dtype=output.dtype).exponential_(generator=generator)
         return output + self._log_scale(output).exp() * (pair[0] - pair[1]).to(output.device)
@@ -91,7 +91,7 @@ class Laplace(ConstantNoise):
     def cdf(self, output: Tensor, value: Tensor) -> Tensor:
         """P(y <= value), element by element."""
         away = (value - output) / self._log_scale(output).exp()
-        # The smaller tail, whichever it is: small chances keep their digits.
+        # From the smaller tail, so that small probabilities keep their digits.
         tail = 0.5 * (-away.abs()).exp()
         return torch.where(away < 0, tail, 1 - tail)
 

@@ -1,4 +1,4 @@
-"""Closed-form Bayesian dropout: linear models with no sampling at all (needs the extra "sklearn")."""
+"""Bayesian dropout in closed form: linear models without sampling (needs the extra "sklearn")."""
 
 from bayesdrop.linear.classifier import BayesianDropoutClassifier
 from bayesdrop.linear.path import DropoutPath, dropout_path

@@ -87,13 +87,13 @@ class Factor(Protocol):
 
 
 class PrimalFactor:
-    """Cholesky of Lambda, P x P: for P up to a few thousand.
+    """Cholesky factor of Lambda, P x P: for P up to a few thousand.
 
-    Lambda is scaled to a unit diagonal first, so that columns of very different size do no harm.
+    Lambda is scaled to a unit diagonal first, so that columns of very different sizes lose no accuracy.
 
     Args:
         precision: Lambda.
-        gram: X'X, where it is known.
+        gram: X'X if it is known.
     """
 
     def __init__(self, precision: Precision, gram: Array | None = None) -> None:
@@ -104,7 +104,7 @@ class PrimalFactor:
         matrix = gram * (self.scale * precision.keep)
         matrix *= (self.scale * precision.keep)[:, None]
         matrix[np.diag_indices_from(matrix)] = 1.0
-        # The transpose is the same matrix in the order of memory that LAPACK wants.
+        # The transpose is the same matrix in LAPACK's memory layout.
         self.lower = _cholesky(matrix.T, precision.owner)
         self.log_det = float(2 * np.sum(np.log(np.diagonal(self.lower)) - np.log(self.scale)))
 
@@ -117,7 +117,7 @@ class PrimalFactor:
     def fit(self, y: Array) -> tuple[Array, Array]:
         """Posterior mean and residual."""
         mean = self.solve(self.precision.design_transposed_times(y))
-        # With e = y - A mu, R = e'e + mu'D mu: a sum of squares, where y'y - mu'Lambda mu cancels.
+        # With e = y - A mu, R = e'e + mu'D mu: a sum of squares; y'y - mu'Lambda mu would lose digits.
         error = y - self.precision.design_times(mean)
         penalty = (self.precision.diagonal * np.square(mean).T).T.sum(0)
         residual: Array = np.square(error).sum(0) + penalty
@@ -139,7 +139,7 @@ class PrimalFactor:
         return np.concatenate(parts)
 
     def hat(self) -> Array:
-        """a' Lambda^-1 a of the rows of training."""
+        """a' Lambda^-1 a of the training rows."""
         return self.leverage(self.precision.rows)
 
     def inverse(self) -> Array:
@@ -170,14 +170,14 @@ class PrimalFactor:
 
 
 class DualFactor:
-    """Cholesky of G = I + A D^-1 A', N x N: for many more features than rows (Woodbury).
+    """Cholesky factor of G = I + A D^-1 A', N x N: for many more features than rows (Woodbury).
 
     Lambda^-1 = D^-1 - D^-1 A' G^-1 A D^-1, log |Lambda| = sum log D + log |G|, mu = D^-1 A' G^-1 y and
     R = y' G^-1 y.
 
     Args:
         precision: Lambda; its D must be positive.
-        kernel: A D^-1 A', where it is known; it is overwritten.
+        kernel: A D^-1 A' if it is known; it is overwritten.
     """
 
     def __init__(self, precision: Precision, kernel: Array | None = None) -> None:
@@ -219,7 +219,7 @@ class DualFactor:
         return np.asarray(np.maximum(alone - np.square(white).sum(0), 0.0))
 
     def hat(self) -> Array:
-        """a' Lambda^-1 a of the rows of training: the diagonal of I - G^-1."""
+        """a' Lambda^-1 a of the training rows: the diagonal of I - G^-1."""
         inverse, _ = lapack.dtrtri(self.lower, lower=1)
         return np.asarray(1 - np.einsum("ij,ij->j", inverse, inverse))
 
@@ -267,7 +267,7 @@ def _dense_rows(rows: Rows, start: int, stop: int) -> Array:
 
 
 def _cholesky(matrix: Array, owner: str, *, scaled: bool = True) -> Array:
-    """The lower factor, or an error in words where a matrix (of unit diagonal if `scaled`) is singular."""
+    """The lower factor; raise if the matrix (of unit diagonal if `scaled`) is singular."""
     size = matrix.shape[0]
     try:
         lower: Array = scipy.linalg.cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)

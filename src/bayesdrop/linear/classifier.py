@@ -28,7 +28,7 @@ _OWNER = "BayesianDropoutClassifier"
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BayesianDropoutClassifier(ClassifierMixin, LinearDropout):
-    """Linear classification whose weights must do well while features are dropped.
+    """Linear classification with weights that are fitted while features are dropped.
 
         sign       regression on y = -1, 1 (`BayesianDropoutRegression`); the class is the prediction's sign
         logistic   prior N(0, 1 / lambda0) times exp E log sigmoid(y m), by Laplace's Gaussian at the mode
@@ -41,13 +41,14 @@ class BayesianDropoutClassifier(ClassifierMixin, LinearDropout):
             "evidence", "marginal" or "cv".
         lambda0: prior precision of the weights, at least 0 (for "sign" in units of the noise precision, and
             as for `f` a criterion).
-        fit_intercept: whether to fit an intercept, never dropped; a dropped feature then has its mean.
-        expectation: of the logistic likelihood: "gaussian" takes the margin of a row with dropped features
-            for a Gaussian of its mean and variance, and integrates by quadrature; "enumerate" sums over all
-            masks of up to 12 features, and is exact.
+        fit_intercept: whether to fit an intercept, which is never dropped; a dropped feature is then replaced
+            by its mean.
+        expectation: of the logistic likelihood: "gaussian" approximates the margin of a row with dropped
+            features by a Gaussian of its mean and variance, and integrates by quadrature; "enumerate" sums
+            over all masks of up to 12 features, and is exact.
         solver: of "sign", see `BayesianDropoutRegression`.
         tol: of conjugate gradients ("sign"), or the gradient at which Newton's method stops ("logistic").
-        max_iter: most iterations of either; the solver's own default if None.
+        max_iter: most iterations of either; the solver's default if None.
 
     Attributes: `classes_`, `coef_` ((1 - f) mu), `weights_` (mu), `intercept_`, `n_features_in_`.
     Reference: Herlau, Morup & Schmidt (2022), "Bayesian Dropout", Eq. 10 (rule) and fig. 2 (sign).
@@ -120,7 +121,7 @@ class BayesianDropoutClassifier(ClassifierMixin, LinearDropout):
         rows = rows if active.all() else rows.take(active)
         chance, kept = f[active], rows
         if self.expectation == "enumerate":
-            # Every mask of every row is a row of its own, and nothing is dropped from those.
+            # Every row under every mask becomes a row, from which nothing is dropped.
             masks, chances = all_masks(chance, _OWNER)
             dense = rows.columns(0, rows.shape[1])
             kept = Rows((dense[:, None] * masks).reshape(-1, rows.shape[1]))
@@ -146,7 +147,7 @@ class BayesianDropoutClassifier(ClassifierMixin, LinearDropout):
         self.n_iter_ = max(1, *steps)
 
     def decision_function(self, X: Any) -> Array:
-        """How much every row speaks for a class: (N,) for two classes, else (N, K).
+        """The score of the positive class, (N,), for two classes; else of every class, (N, K).
 
         "sign": the predicted target. "logistic": the log odds of `predict_proba`, before it is scaled.
         """
@@ -159,15 +160,15 @@ class BayesianDropoutClassifier(ClassifierMixin, LinearDropout):
         check_is_fitted(self)
         if len(self.classes_) > 2:
             return self.classes_[self.decision_function(X).argmax(1)]
-        # Averaging over a margin's spread moves no chance across a half.
+        # Averaging the sigmoid over the margin's distribution does not move it across 1/2.
         return self.classes_[(self._margin(self._checked(X))[:, 0] > 0).astype(int)]
 
     def predict_proba(self, X: Any) -> Array:
-        """Chance of every class, (N, K).
+        """Probability of every class, (N, K).
 
-        "sign": that the Student t prediction of the regression is above 0, for more than two classes with one
-        noise for all of them. "logistic": the sigmoid averaged over Laplace's posterior of the margin. More
-        than two classes are scaled to sum to 1.
+        "sign": the probability that the Student t prediction of the regression is above 0, with one noise
+        variance for all classes. "logistic": the sigmoid averaged over Laplace's posterior of the margin. For
+        more than two classes they are scaled to sum to 1.
         """
         X = self._checked(X)
         positive = self._sign_proba(X) if self.method == "sign" else self._logistic_proba(X)
@@ -190,7 +191,7 @@ class BayesianDropoutClassifier(ClassifierMixin, LinearDropout):
         scale = np.sqrt(np.square(scale).mean(1, keepdims=True))
         with np.errstate(divide="ignore", invalid="ignore"):
             z = location / scale
-        # A perfect fit has no spread: the sign is certain, and 0 / 0 a coin.
+        # A perfect fit has scale 0: the sign is certain, and 0 / 0 counts as 1/2.
         return np.asarray(scipy.stats.t.cdf(np.nan_to_num(z, nan=0.0), freedom))
 
     def _log_odds(self, X: Any) -> Array:

@@ -22,7 +22,7 @@ class MeanFit(NamedTuple):
     mean: Array  #: mu, (P,) or (P, M)
     residual: Array  #: R, () or (M,)
     iterations: int
-    state: Array  #: the unknown that was solved for; a start for a system close by
+    state: Array  #: the solution of the linear system; a start for a similar system
 
 
 def conjugate_gradients(
@@ -37,7 +37,7 @@ def conjugate_gradients(
 ) -> tuple[Array, Array, int]:
     """Solve K x = b for a symmetric positive definite K, all columns of b at once.
 
-    Stops when |b - K x| <= tol |b| for every column; a `ConvergenceWarning` tells when that is not reached.
+    Stops when |b - K x| <= tol |b| for every column, with a `ConvergenceWarning` if that is not reached.
 
     Args:
         operator: x -> K x, shape (n, m) -> (n, m).
@@ -46,7 +46,7 @@ def conjugate_gradients(
         max_iter: most products with K.
         precondition: the inverse of a diagonal close to K, (n,).
         start: first guess, zeros if None.
-        owner: whom a warning names.
+        owner: the name in the warning.
 
     Returns: x, the residual b - K x, and the number of iterations.
     """
@@ -64,7 +64,7 @@ def conjugate_gradients(
             break
         image = operator(direction)
         curvature = np.einsum("nm,nm->m", direction, image)
-        # A column that is solved exactly has no direction left.
+        # A column that is solved exactly has the direction 0.
         step = np.divide(power, curvature, out=np.zeros_like(power), where=curvature > 0)
         x += step * direction
         residual -= step * image
@@ -89,15 +89,15 @@ def fit_by_conjugate_gradients(
 
     With many more features than rows the unknown is G^-1 y, G = I + A D^-1 A'. D^-1/2 Lambda D^-1/2 and G
     have the same eigenvalues apart from ones, so these are the iterations of the system in the weights
-    with preconditioner D, on vectors of length N instead of P. The diagonal of G preconditions those again:
-    rows of a bag of words are far from each other, and G is nearly diagonal.
+    with preconditioner D, on vectors of length N instead of P. They are preconditioned again by the diagonal
+    of G: rows of a bag of words are far from each other, so that G is nearly diagonal.
 
     Args:
         precision: Lambda.
         y: (N,) or (N, M), weighted and centred as the rows are.
         tol: relative size of the residual.
         max_iter: most iterations; ten times the size of the system if None.
-        start: the `state` of a system close by.
+        start: the `state` of a similar system.
     """
     targets = y[:, None] if y.ndim == 1 else y
     rows, columns = precision.rows.shape
@@ -126,7 +126,7 @@ def _dual(
         owner=precision.owner,
     )
     mean = precision.design_transposed_times(dual) / precision.diagonal[:, None]
-    # y'G^-1 y from below, with an error of second order in the residual that is left.
+    # A lower bound of y'G^-1 y, with an error of second order in the remaining residual.
     return mean, np.sum(dual * (y + left), axis=0), iterations, dual
 
 
@@ -179,7 +179,7 @@ def _primal(
 ) -> tuple[Array, Array, int, Array]:
     diagonal = precision.diagonal
     if np.all(precision.keep == 1) or not np.all(diagonal > 0):
-        # Where nothing is dropped D is lambda0 throughout; the diagonal of Lambda itself says more.
+        # If nothing is dropped, D is lambda0 everywhere; the diagonal of Lambda is a better preconditioner.
         diagonal = diagonal + precision.keep**2 * precision.rows.squares()
     b = precision.design_transposed_times(y)
     mean, _, iterations = conjugate_gradients(

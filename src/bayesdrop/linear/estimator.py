@@ -1,4 +1,4 @@
-"""What regression and classification in closed form share: options, declared once, and sparse input."""
+"""The base of regression and classification in closed form: common options, and sparse input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LinearDropout(BaseEstimator):
     max_iter: int | None = None
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse input is welcome."""
+        """Say that sparse input is accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags

@@ -1,4 +1,4 @@
-"""How well a pair (f, lambda0) explains the data: evidence and leave-one-out error."""
+"""Evidence and leave-one-out error: how well a pair (f, lambda0) explains the data."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def log_evidence(
         log Z = 1/2 log |P| - 1/2 log |Lambda| - (n/2) log 2 pi + log Gamma(n/2) - (n/2) log (R/2)
 
     With log |P| = p log lambda0 this is the generalised evidence of Bayesian dropout: the prior times the
-    exponential of the *expected log*-likelihood, integrated. It is no density over y, and the Jeffreys
-    prior is improper: only differences between f, lambda0 on the same y mean something.
-    With log |P| = log |D| it is the marginal likelihood of the model that takes the dropout penalty for a
-    part of the prior: an ordinary density over y.
+    exponential of the *expected log*-likelihood, integrated. It is not a density over y, and the Jeffreys
+    prior is improper: only differences between f, lambda0 on the same y are meaningful.
+    With log |P| = log |D| it is the marginal likelihood of the model whose prior includes the dropout
+    penalty: an ordinary density over y.
 
     Args:
         residual: R, one for each target.
@@ -53,10 +53,10 @@ def log_evidence(
 
 
 def leave_one_out_errors(error: Array, leverage: Array, weights: Array, *, intercept: bool) -> Array:
-    """y_i minus what the other rows predict for it, without fitting again: e_i / (1 - h_i).
+    """y_i minus its prediction from the other rows, without fitting again: e_i / (1 - h_i).
 
-    The penalty f (1 - f) diag(X'X) and the means of the columns are held at their values with all rows. For
-    f = 0 this is exact.
+    The penalty f (1 - f) diag(X'X) and the means of the columns keep their values with all rows. For f = 0
+    this is exact.
 
     Args:
         error: y - prediction with all rows, (N, M), not weighted.

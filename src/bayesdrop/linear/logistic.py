@@ -1,4 +1,4 @@
-"""Logistic regression by the rule of Bayesian dropout: the mode, and Laplace's Gaussian there."""
+"""Logistic regression by the rule of Bayesian dropout: the mode, and Laplace's approximation there."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LogisticObjective:
         return 1 - self.f
 
     def moments(self, point: Array) -> MarginMoments:
-        """Expectations at the point (w, b), kept for the derivatives that follow."""
+        """Expectations at the point (w, b), kept for derivatives at the same point."""
         if self._at is None or not np.array_equal(self._at[0], point):
             w, b = point[:-1], point[-1]
             mean = self.rows.times(self.keep * w) + b
@@ -59,7 +59,7 @@ class LogisticObjective:
         return float(0.5 * self.lambda0 * (w @ w) - self.weights @ self.moments(point).value)
 
     def gradient(self, point: Array) -> Array:
-        """By (w, b)."""
+        """The gradient in (w, b)."""
         w, moments = point[:-1], self.moments(point)
         by_mean = -self.weights * self.signs * moments.first
         by_variance = -0.5 * self.weights * moments.second
@@ -73,7 +73,7 @@ class LogisticObjective:
         return gradient
 
     def curvatures(self, point: Array) -> tuple[Array, Array, Array]:
-        """Second derivatives by a margin's mean u and variance t: by (u, u), (u, t) and (t, t), each (N,)."""
+        """Second derivatives in a margin's mean u and variance t: (u, u), (u, t) and (t, t), each (N,)."""
         moments = self.moments(point)
         return (
             -self.weights * moments.second,
@@ -82,7 +82,7 @@ class LogisticObjective:
         )
 
     def diagonal(self, point: Array) -> Array:
-        """D: the part of the second derivative by w that is diagonal by itself, (P,)."""
+        """D: the part of the second derivative in w that is a diagonal matrix, (P,)."""
         by_variance = -0.5 * self.weights * self.moments(point).second
         return self.lambda0 + 2 * self.f * self.keep * self.rows.squared.transposed_times(by_variance)
 
@@ -120,7 +120,7 @@ def fit_logistic(objective: LogisticObjective, *, tol: float, max_iter: int, own
         options={"gtol": tol, "maxiter": max_iter},
     )
     steepness = float(np.linalg.norm(found.jac))
-    # A trust region that shrinks to nothing has met the rounding of the objective, not a wall.
+    # A trust region that shrinks to nothing has reached the rounding error of the objective.
     if steepness > max(tol, 1e-6 * (1 + abs(found.fun))):
         message = (
             f"{owner}: Newton's method stopped at a gradient of {steepness:.2g}, after {found.nit} steps"
@@ -130,7 +130,7 @@ def fit_logistic(objective: LogisticObjective, *, tol: float, max_iter: int, own
 
 
 class LaplacePosterior:
-    """N(mode, H^-1) with H the second derivative at the mode; the intercept is integrated out of it.
+    """N(mode, H^-1) with H the second derivative at the mode; the intercept is integrated out.
 
     H = D + J' M J, where J stacks (1 - f) x and 2 f (1 - f) w x^2 of every row, and M their curvatures. The
     smaller of P x P and 2N x 2N is factorised.

@@ -1,4 +1,4 @@
-"""A whole path over drop rates and priors, which reuses what it can."""
+"""Fits for all pairs of drop rates and priors, which reuse each other's matrices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DropoutPath:
     f: Array  #: (F,), or (F, P) for rates per feature
     lambda0: Array  #: (L,)
     weights: Array  #: mu, (F, L, P), with several targets (F, L, P, M)
-    coef: Array  #: (1 - f) mu, of the same shape: what a row is multiplied by
+    coef: Array  #: (1 - f) mu, the coefficients of predictions, of the same shape
     intercept: Array  #: (F, L) or (F, L, M)
     log_evidence: Array | None  #: (F, L); None for a path of means
     log_marginal: Array | None  #: (F, L), with the penalty in the prior
@@ -65,8 +65,8 @@ def dropout_path(
         fit_intercept: as for `BayesianDropoutRegression`.
         sample_weight: (N,).
         solver: as for `BayesianDropoutRegression`.
-        scores: whether to compute evidences and leave-one-out errors, for which means by conjugate
-            gradients do not serve: solver "auto" then factorises.
+        scores: whether to compute evidences and leave-one-out errors, which need a factorisation: it is then
+            used instead of conjugate gradients.
         tol: of conjugate gradients.
         max_iter: of conjugate gradients.
 

@@ -1,4 +1,4 @@
-"""The posterior of weights and noise, and what it predicts."""
+"""The posterior of weights and noise, and its predictions."""
 
 from __future__ import annotations
 
@@ -25,28 +25,27 @@ class PosteriorDraws(NamedTuple):
     noise_variance: Array  #: sigma^2, (T,) or (T, M)
 
 
-def factorised(precision: Precision, how: str | None = None) -> Factor:
-    """The smaller of the two factorisations, or the one that is asked for ("primal" or "dual")."""
+def factorised(precision: Precision) -> Factor:
+    """The smaller of the two factorisations that exist."""
     rows, columns = precision.rows.shape
-    if how is None:
-        how = "dual" if columns > rows and bool(np.all(precision.diagonal > 0)) else "primal"
-    return DualFactor(precision) if how == "dual" else PrimalFactor(precision)
+    dual = columns > rows and bool(np.all(precision.diagonal > 0))
+    return DualFactor(precision) if dual else PrimalFactor(precision)
 
 
 @dataclass(eq=False)
 class Posterior:
     """w | sigma^2 ~ N(mu, sigma^2 Lambda^-1), sigma^2 ~ inverse gamma(shape, scale), one for each target.
 
-    What needs a factorisation of Lambda makes it when it is first asked for.
+    Lambda is factorised when that is first needed.
     """
 
     precision: Precision
     mean: Array  #: mu, (P, M), of the columns that are `active`
     residual: Array  #: R, (M,)
     count: float  #: n, the sum of the weights of the rows
-    centre: Array  #: what the targets were centred by, (M,); zeros without an intercept
+    centre: Array  #: the means that were subtracted from the targets, (M,); zeros without an intercept
     intercept: bool
-    active: Mask  #: (all columns,) which of them have a weight that is not 0 for certain
+    active: Mask  #: (all columns,) which of them have a weight that may differ from 0
     a0: float = 0.0
     b0: float = 0.0
     known_factor: Factor | None = field(default=None, repr=False)
@@ -91,9 +90,9 @@ class Posterior:
         )
 
     def spread(self, rows: Rows, predictive: Predictive) -> tuple[Array, Array]:
-        """Of the targets at new rows: variance over sigma^2 given w's part, and the dropped inputs' variance.
+        """The variance of targets at new rows: Var[y | sigma^2] = sigma^2 c + extra.
 
-        Returns: c (N,) with Var[y | sigma^2] = sigma^2 c + extra, and extra (N, M), which is 0 but for
+        Returns: c (N,), and extra (N, M), the variance of dropped inputs, which is 0 except for
         predictive="dropped": f (1 - f) sum_d x_d^2 (mu_d^2 + E[sigma^2] (Lambda^-1)_dd).
         """
         keep = self.precision.keep
@@ -144,9 +143,9 @@ class Posterior:
 
 @dataclass(frozen=True, eq=False)
 class LowRankCovariance:
-    """Covariance of many weights from few rows: variance * (diag(1/D) - U U'), never formed.
+    """Covariance of many weights from few rows: variance * (diag(1/D) - U U'), never formed as a matrix.
 
-    `variance` is E sigma^2, () or (M,); weights that are 0 for certain have zeros.
+    `variance` is E sigma^2, () or (M,); weights that are certainly 0 have zeros.
     """
 
     variance: Array

@@ -1,4 +1,4 @@
-"""Rows and targets made ready once: what all pairs (f, lambda0) on the same data share."""
+"""Rows and targets prepared once, with the matrices that all pairs (f, lambda0) have in common."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["LinearProblem"]
 class LinearProblem:
     """Weighted rows and targets, centred if there is an intercept.
 
-    With an intercept, dropping a feature puts its mean in its place: the model does not depend on where a
-    feature's zero is. The intercept is not dropped and has a flat prior, so that it is integrated out by
-    centring, at the price of one degree of freedom.
+    With an intercept, a dropped feature is replaced by its mean: the model does not depend on where a
+    feature's zero is. The intercept is not dropped and has a flat prior, so that centring integrates it out,
+    at the cost of one degree of freedom.
 
-    What is reused: X'X for all pairs; A D^-1 A' for all pairs with the same lambda0 / (f (1 - f)), which are
-    all f at lambda0 = 0, and all lambda0 at f = 0.
+    X'X is reused for all pairs; A D^-1 A' for all pairs with the same lambda0 / (f (1 - f)): all f at
+    lambda0 = 0, and all lambda0 at f = 0.
 
     Args:
         X: (N, P), dense or sparse, finite, float64.
@@ -35,7 +35,7 @@ class LinearProblem:
         intercept: whether to fit one.
         a0: shape of the prior of sigma^2.
         b0: its scale.
-        owner: whom errors name.
+        owner: the name in errors.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class LinearProblem:
         return self.rows.gram()
 
     def active(self, lambda0: float) -> Mask:
-        """Columns whose weight is not 0 for certain: with lambda0 = 0, those that are not constant."""
+        """Columns whose weight may differ from 0: all, or with lambda0 = 0 those that are not constant."""
         return (self.squares > 0) | (lambda0 > 0)
 
     def precision(self, f: Array, lambda0: float) -> Precision:
@@ -89,7 +89,7 @@ class LinearProblem:
         return precision_of(rows, f[active], lambda0, self.squares[active], self.owner)
 
     def factor(self, precision: Precision, how: str) -> Factor:
-        """Lambda factorised, with what an earlier pair left."""
+        """Lambda factorised, with matrices reused from an earlier pair."""
         whole = precision.rows is self.rows
         if how == "primal":
             # Taking columns of a large X'X is no cheaper than making it.
@@ -104,13 +104,13 @@ class LinearProblem:
             inverse = np.ones_like(self.squares)
             if f > 0:
                 bottom = c + self.squares
-                # Columns that are not active are zeros: what stands for their 1 / 0 does not matter.
+                # Columns that are not active are zeros: any number may replace their 1 / 0.
                 np.divide(1.0, bottom, out=inverse, where=bottom > 0)
             self._kernels = (c, self.rows.products(inverse))
         return DualFactor(precision, self._kernels[1] * (q / f if f > 0 else q * q / lambda0))
 
     def solver(self, solver: Any, f: Array, lambda0: float) -> str:
-        """The way to the mean for one pair."""
+        """The solver for one pair: "primal", "dual" or "cg"."""
         penalised = lambda0 > 0 or bool(np.all(f > 0))
         return chosen_solver(solver, self.rows.shape, self.rows.sparse, penalised, self.owner)
 
@@ -126,7 +126,7 @@ class LinearProblem:
     ) -> tuple[Posterior, MeanFit | None]:
         """The posterior for one pair: by a factorisation ("primal", "dual"), or the mean alone ("cg").
 
-        Returns: the posterior, and how the iteration went if there was one.
+        Returns: the posterior, and the result of the iteration if there was one.
         """
         precision = self.precision(f, lambda0)
         found: MeanFit | None = None
@@ -154,7 +154,7 @@ class LinearProblem:
         return posterior, found
 
     def score(self, posterior: Posterior, criterion: Criterion) -> float:
-        """How well a pair does: higher is better.
+        """The score of a pair by a criterion: higher is better.
 
         "evidence": generalised log evidence; "marginal": with the penalty in the prior; "cv": minus the mean
         squared leave-one-out error.

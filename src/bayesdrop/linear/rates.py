@@ -1,4 +1,4 @@
-"""Arguments that all estimators of this package share, checked at the door."""
+"""Checks of the arguments that all estimators of this package have."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 Criterion = Literal["evidence", "marginal", "cv"]
 Solver = Literal["auto", "primal", "dual", "cg"]
-_DENSE_LIMIT = 5000  # the smaller side of a dense design up to which a factorisation is the quicker way
+_DENSE_LIMIT = 5000  # the smaller side of a dense design up to which a factorisation is faster
 _SPARSE_LIMIT = 500  # the same for a sparse design, whose products cost little
 
 
@@ -71,14 +71,14 @@ def row_weights(owner: str, sample_weight: Any, X: Any) -> Array | None:
 
 
 def check_iteration(owner: str, tol: Any, max_iter: Any) -> None:
-    """When an iteration stops."""
+    """Raise unless `tol` and `max_iter` are valid."""
     real_number(owner, "tol", tol, "a positive number", above=0)
     if max_iter is not None:
         whole_number(owner, "max_iter", max_iter, at_least=1, hint="None leaves it to the solver.")
 
 
 def criterion_of(f: Any, lambda0: Any, owner: str) -> Criterion | None:
-    """By what f or lambda0 is to be chosen; None if both are given."""
+    """The criterion by which f or lambda0 is chosen; None if both are numbers."""
     named = {value for value in (f, lambda0) if isinstance(value, str)}
     unknown = named - set(get_args(Criterion))
     if unknown:
@@ -96,11 +96,11 @@ def chosen_solver(solver: Any, shape: tuple[int, int], sparse: bool, penalised: 
     and features for sparse designs, whose products cost little, above 5,000 for dense ones.
 
     Args:
-        solver: as the user gave it.
+        solver: the user's argument.
         shape: rows and columns.
-        sparse: whether the design is.
-        penalised: whether D > 0 for all features, without which there is no dual form.
-        owner: whom an error names.
+        sparse: whether the design is sparse.
+        penalised: whether D > 0 for all features, which the dual form needs.
+        owner: the name in errors.
     """
     if not is_one_of(solver, get_args(Solver)):
         raise ValueError(must(owner, "solver", f"one of {', '.join(get_args(Solver))}", solver))

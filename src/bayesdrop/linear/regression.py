@@ -26,21 +26,21 @@ _OWNER = "BayesianDropoutRegression"
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, LinearDropout):
-    """Linear regression whose weights must do well while features are dropped; no sampling, no iteration.
+    """Linear regression with weights that are fitted while features are dropped, in closed form.
 
         y_i ~ N(b + x_i' w~_i, sigma^2),  w~_id = 0 with chance f_d, else w_d,  w ~ N(0, sigma^2 / lambda0)
 
     The chance of dropping is not inferred from the data: the posterior is the prior times exp of the
-    *expected* log-likelihood. That leaves everything conjugate:
+    *expected* log-likelihood. Everything stays conjugate:
 
         w | sigma^2 ~ N(mu, sigma^2 Lambda^-1),   sigma^2 ~ inverse gamma,   w ~ multivariate Student t
         Lambda = lambda0 I + f (1 - f) diag(X'X) + (1 - f)^2 X'X,   mu = (1 - f) Lambda^-1 X'y
 
-    A feature is shrunk in proportion to its own size, so that features need not be of one scale. With all
-    columns of one norm it is ridge regression, up to the factor 1 / (1 - f).
+    Shrinkage is in proportion to a feature's size, so that features need not have the same scale. If all
+    columns have the same norm it is ridge regression, up to the factor 1 / (1 - f).
 
-    Weights are fitted to inputs that are (1 - f) of themselves on average, so that `predict` multiplies by
-    it: `coef_` is (1 - f) mu. With an intercept, X is centred: a dropped feature has its mean instead.
+    In the fit, inputs are on average (1 - f) times themselves, so that `predict` multiplies by 1 - f: `coef_`
+    is (1 - f) mu. With an intercept, X is centred: a dropped feature is replaced by its mean.
 
     Args:
         f: chance of dropping a feature, in [0, 1): one number, one per feature, or "evidence", "marginal" or
@@ -49,15 +49,16 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, LinearDropout)
             "marginal" or "cv" to choose it. With 0, a feature that does not vary gets the weight 0.
         fit_intercept: whether to fit an intercept, with a flat prior and never dropped.
         solver: "primal" (Cholesky, P x P), "dual" (Cholesky, N x N), "cg" (conjugate gradients for the
-            mean; what needs a factorisation makes it when asked), or "auto", by shape and sparsity.
+            mean, and a factorisation only when it is needed), or "auto", by shape and sparsity.
         tol: relative residual at which "cg" stops.
         max_iter: most iterations of "cg"; ten times the smaller side if None.
         a0: shape of the inverse gamma prior of sigma^2; 0 with b0 = 0 is Jeffreys' prior.
         b0: its scale.
 
     "evidence" is the generalised evidence, in which the penalty of dropout belongs to the likelihood and has
-    no normaliser: with lambda0 free it never prefers f > 0. "marginal" takes the penalty as a part of the
-    prior, an ordinary marginal likelihood. "cv" is the leave-one-out error, with the penalty held.
+    no normaliser: if lambda0 is chosen too, it never prefers f > 0. "marginal" includes the penalty in the
+    prior, which gives an ordinary marginal likelihood. "cv" is the leave-one-out error, with the penalty of
+    all rows.
 
     Attributes: `weights_` (mu), `coef_` ((1 - f) mu), `intercept_`, `f_`, `lambda0_`, `solver_`, `n_iter_`,
     `sigma2_shape_`, `sigma2_scale_`, `log_evidence_`, `log_marginal_`, `n_features_in_`.
@@ -78,7 +79,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, LinearDropout)
 
         Args:
             X: (N, P), dense or sparse.
-            y: (N,) or (N, M); each target has a noise of its own.
+            y: (N,) or (N, M); each target has its own noise.
             sample_weight: (N,), at least 0: a row of weight 2 counts as two rows.
         """
         with told_by(_OWNER, "X", "y"):
@@ -136,11 +137,11 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, LinearDropout)
         self.sigma2_shape_ = posterior.shape
         self.sigma2_scale_ = float(posterior.scale[0]) if self._one else posterior.scale
 
-    # what the posterior says
+    # the posterior
 
     @property
     def log_evidence_(self) -> float:
-        """Generalised log evidence, summed over targets; it needs a factorisation, made when asked for."""
+        """Generalised log evidence, summed over targets; computed when it is read, by a factorisation."""
         check_is_fitted(self)
         posterior: Posterior = self.posterior_
         return posterior.log_evidence()
@@ -192,11 +193,11 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, LinearDropout)
     # predictions
 
     def predict(self, X: Any, return_std: bool = False, *, predictive: Predictive = "scaled") -> Any:
-        """Predictive mean, and standard deviation if asked for.
+        """Predictive mean, and with `return_std` the standard deviation.
 
-            scaled      y* ~ Student t, mean b + (1 - f) x'mu: a whole row, by weights fitted to dropped ones
-            dropped     the new row is dropped too: same mean, f (1 - f) sum_d x_d^2 E[w_d^2] more variance
-            undropped   y* ~ Student t, mean b + x'mu, without the factor
+            scaled      y* ~ Student t, mean b + (1 - f) x'mu: for complete new rows
+            dropped     new rows are dropped too: same mean, f (1 - f) sum_d x_d^2 E[w_d^2] more variance
+            undropped   y* ~ Student t, mean b + x'mu, without the factor 1 - f
 
         With n degrees of freedom (n - 1 with an intercept) and squared scale
         (R/n) (1 + a' Lambda^-1 a), a = (1 - f) x or x. The variance of a t with 2 or less is infinite.
@@ -222,7 +223,7 @@ class BayesianDropoutRegression(MultiOutputMixin, RegressorMixin, LinearDropout)
     def predict_interval(
         self, X: Any, level: float = 0.9, *, predictive: Predictive = "scaled"
     ) -> tuple[Array, Array]:
-        """Lower and upper ends of the central interval that holds a new target with chance `level`.
+        """Lower and upper ends of the central interval that contains a new target with probability `level`.
 
         Exact Student t quantiles for "scaled" and "undropped". A "dropped" prediction is a mixture over all
         masks; its interval is that of a t with the same degrees of freedom and the mixture's variance.

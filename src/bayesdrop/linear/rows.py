@@ -1,4 +1,4 @@
-"""The rows of a design, centred and weighted, dense or sparse: the only place that knows which."""
+"""The rows of a design, centred and weighted. No other file depends on whether they are dense or sparse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]
 
 
 class SparseEntries(NamedTuple):
-    """Where the entries of sparse rows stand, with columns of one entry apart from the rest."""
+    """The positions of the entries of sparse rows; columns with one entry are listed apart."""
 
     row: Any  #: of every stored entry
     alone: Any  #: which entries are the only ones of their column
@@ -29,9 +29,9 @@ class SparseEntries(NamedTuple):
 
 
 class Rows:
-    """diag(r) (X - 1 m'): what every formula of the closed form is written in.
+    """diag(r) (X - 1 m'), the design in all formulas of the closed form.
 
-    A sparse X stays sparse: the mean is taken off in the products. A dense X is centred once.
+    A sparse X stays sparse: the mean is subtracted in the products. A dense X is centred once.
 
     Args:
         X: (N, P), dense or `scipy.sparse`, float64.
@@ -69,7 +69,7 @@ class Rows:
 
     @property
     def _later(self) -> Array | None:
-        """The mean, if it is taken off in the products."""
+        """The mean if it is subtracted in the products, that is, for sparse rows."""
         return self.mean if self.sparse else None
 
     def times(self, w: Array) -> Array:
@@ -100,7 +100,7 @@ class Rows:
         return total
 
     def _centred_squares(self, mean: Array) -> Array:
-        # Not sum x^2 - n m^2, which cancels for columns far from 0: the stored entries and the zeros apart.
+        # Stored entries and zeros apart: sum x^2 - n m^2 would lose digits for columns far from 0.
         X, width = self.X, self.X.shape[1]
         root = np.repeat(self.root, np.diff(X.indptr))
         stored = np.bincount(X.indices, (X.data - root * mean[X.indices]) ** 2, minlength=width)
@@ -154,7 +154,7 @@ class Rows:
 
     @cached_property
     def entries(self) -> SparseEntries:
-        """The entries' places, of sparse rows."""
+        """The positions of the entries of sparse rows."""
         X = self.X
         row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         stored = np.bincount(X.indices, minlength=X.shape[1])

@@ -22,7 +22,8 @@ class DropPerturbation:
 
     Args:
         f: chance of dropping, in [0, 1): a number, or a tensor that broadcasts to the parameter. For
-            parameters by name a mapping; names that it does not hold are never dropped.
+            a mapping of parameters, a mapping from names to rates; parameters without a rate are never
+            dropped.
 
     >>> chances, perturbed = DropPerturbation(0.25).enumerate(torch.tensor([1.0, 2.0]))
     >>> perturbed.tolist(), chances.tolist()
@@ -40,7 +41,7 @@ class DropPerturbation:
         self.f = f
 
     def _rates(self, theta: Parameters) -> dict[str, Tensor]:
-        """Rates by name, each of the shape of its parameter; a lone tensor has the name ""."""
+        """From names to rates of the shapes of the parameters; a single tensor has the name ""."""
         if isinstance(theta, Tensor):
             if isinstance(self.f, Mapping):
                 raise TypeError(must("DropPerturbation", "theta", "a mapping, as f is", theta))
@@ -110,7 +111,7 @@ def dropout_log_posterior(
         log p(theta) = log q(theta) + E log q(x | theta~) + constant,      theta~ ~ q(theta~ | theta)
 
     The perturbation is not inferred from data, which is why the logarithm is inside the expectation. In the
-    paper each observation has a perturbation of its own; an expectation of a sum does not see the difference.
+    paper each observation has its own perturbation, which makes no difference for the expectation of a sum.
 
     Args:
         log_prior: theta -> log q(theta), shape (). Theta is a tensor, or a mapping of tensors.
@@ -118,7 +119,7 @@ def dropout_log_posterior(
         perturb: a `DropPerturbation`, or a function (theta, generator) -> theta~ for Monte Carlo.
         num_draws: how many perturbations to average over; None sums over all masks of a `DropPerturbation`.
         seed: of the draws. Every call uses the same ones (common random numbers), so that the function is
-            deterministic and its gradient is its own.
+            deterministic and its gradient is exact.
 
     Returns: theta -> log p(theta) + constant, differentiable.
     Reference: Herlau, Morup & Schmidt (2022), "Bayesian Dropout", Eq. 10.

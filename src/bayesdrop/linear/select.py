@@ -61,7 +61,7 @@ def choose(problem: LinearProblem, f: Array | None, lambda0: float | None, crite
 
 
 def _grid(scale: float, free_f: bool, lambda0: float | None) -> Iterator[tuple[float, float]]:
-    """Pairs (f, lambda0), in an order in which the next one can use what the last one left."""
+    """Pairs (f, lambda0), in an order in which the next one can reuse matrices of the last one."""
     if free_f and lambda0 is not None:
         if lambda0 > 0:
             yield 0.0, lambda0

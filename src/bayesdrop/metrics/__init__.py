@@ -1,4 +1,4 @@
-"""How good a prediction is, and its uncertainty: functions of (Prediction, y)."""
+"""Measures of predictions and their uncertainty: functions of (Prediction, y)."""
 
 from bayesdrop.metrics.auroc import misclassification_auroc, ood_auroc, ood_fpr
 from bayesdrop.metrics.calibration import (

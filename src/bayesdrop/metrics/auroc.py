@@ -1,4 +1,4 @@
-"""Does the uncertainty tell wrong from right, and outside from inside?"""
+"""How well uncertainty separates wrong predictions from right ones, and rows outside from those inside."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def misclassification_auroc(
     Args:
         prediction: of classes, probabilities (N, K, ...).
         y: (N, ...) labels; at least one right and one wrong.
-        score: by which sureness is ranked, see `uncertainty`.
+        score: the measure of uncertainty, see `uncertainty`.
         ignore_index: a label that does not count.
 
     Returns: shape (), in [0, 1]: 0.5 is chance; higher is better.
@@ -46,7 +46,7 @@ def misclassification_auroc(
 def ood_auroc(
     inside: Prediction, outside: Prediction, *, score: Score | None = None, by: By = "label"
 ) -> Tensor:
-    """Chance that a row from outside the distribution is less sure than one from inside, ties half.
+    """Chance that a row from outside the distribution is less sure than one from inside, ties counting half.
 
     Args:
         inside: of rows like the training data.

@@ -1,4 +1,4 @@
-"""Calibration of class probabilities: how often what was given probability c happens."""
+"""Calibration of class probabilities: how often events of probability c happen."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class ReliabilityCurve:
     Curves of parts of a data set add up to that of the whole, with `+` or `sum`.
     """
 
-    confidence: Tensor  #: (B,) mean probability given
-    accuracy: Tensor  #: (B,) share that came true
-    count: Tensor  #: (B,) how many fell in the bin
+    confidence: Tensor  #: (B,) mean predicted probability
+    accuracy: Tensor  #: (B,) observed frequency
+    count: Tensor  #: (B,) how many are in the bin
     edges: Tensor  #: (B + 1,) the bins are (edges[b], edges[b + 1]], and 0 is in the first
 
     def __add__(self, other: ReliabilityCurve) -> ReliabilityCurve:
@@ -64,7 +64,7 @@ class ReliabilityCurve:
         """Root mean square distance of the curve from the diagonal, over the bins that are not empty.
 
         Args:
-            weighted: weight bins by their counts; all alike if not, as the points of a plot are.
+            weighted: weight bins by their counts; otherwise all bins count the same, as points of a plot.
 
         Returns: shape (), in [0, 1]; lower is better.
         """
@@ -135,10 +135,10 @@ def rms_calibration_error(
 def class_reliability_curve(
     prediction: Prediction, y: Tensor, *, num_bins: int = 15, ignore_index: int | None = None
 ) -> ReliabilityCurve:
-    """Frequency against probability, with every class of every label as an event of its own.
+    """Frequency against probability, where each class of each label is a separate event.
 
-    `reliability_curve` looks at the most probable class alone. Here the N labels give N K pairs of a
-    probability p_nk and of whether y_n = k.
+    `reliability_curve` uses the most probable class only. Here N labels give N K pairs of a probability p_nk
+    and whether y_n = k.
 
     Args:
         prediction: of classes, probabilities (N, K, ...).
@@ -168,8 +168,8 @@ def class_calibration_error(
         prediction: of classes, probabilities (N, K, ...).
         y: (N, ...) labels.
         num_bins: bins of equal width in [0, 1].
-        weighted: weight bins by their counts. Most pairs have a probability near 0, where nothing can
-            be far from the diagonal, so that this is much smaller; the plot has one point a bin.
+        weighted: weight bins by their counts. Most pairs have a probability near 0, close to the diagonal, so
+            that the weighted error is much smaller; the plot has one point a bin.
         ignore_index: a label that does not count.
 
     Returns: shape (), in [0, 1]; lower is better.
@@ -197,7 +197,7 @@ def _class_curve(
 
 
 def _binned(probability: Tensor, happened: Tensor, num_bins: int, dtype: torch.dtype) -> ReliabilityCurve:
-    # Edges are rounded to the precision that the probabilities came in: 0.2 is then on the edge 0.2.
+    # Edges are rounded to the precision of the probabilities, so that 0.2 is on the edge 0.2.
     edges = torch.linspace(0, 1, num_bins + 1, dtype=torch.float64).to(dtype)
     index = torch.bucketize(probability, edges[1:-1].to(torch.float64))
     count = torch.bincount(index, minlength=num_bins)

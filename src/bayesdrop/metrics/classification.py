@@ -1,4 +1,4 @@
-"""How good the class probabilities are, label by label."""
+"""Accuracy and Brier score of class probabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["accuracy", "brier"]
 
 
 def accuracy(prediction: Prediction, y: Tensor, *, ignore_index: int | None = None) -> Tensor:
-    """Share of labels that were the most probable class.
+    """Share of labels that are the most probable class.
 
     Args:
         prediction: of classes, probabilities (N, K, ...).
@@ -41,7 +41,7 @@ def brier(prediction: Prediction, y: Tensor, *, ignore_index: int | None = None)
     Reference: Brier (1950).
     """
     known = labelled("brier", prediction, y, ignore_index)
-    # |p - e_y|^2 = |p|^2 - 2 p_y + 1 would need no copy, and would cancel for sure predictions.
+    # |p - e_y|^2 = |p|^2 - 2 p_y + 1 would need no copy, but loses digits where p_y is near 1.
     distance = known.probs.scatter_add(
         1, known.labels.unsqueeze(1), known.probs.new_full((known.labels.shape[0], 1), -1.0)
     )

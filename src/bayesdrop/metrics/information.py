@@ -1,4 +1,4 @@
-"""Means over labels of what the draws say about the class, in nats. No targets are needed."""
+"""Means over labels of entropies and other measures of the draws' classes. No targets are needed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def expected_entropy(prediction: Prediction) -> Tensor:
 
 
 def mutual_information(prediction: Prediction) -> Tensor:
-    """Mean of predictive minus expected entropy: the epistemic part, what the draws disagree about.
+    """Mean of predictive minus expected entropy: the epistemic part, the disagreement of the draws.
 
     Returns: shape (), in [0, log K] nats. Needs at least 2 draws.
     """

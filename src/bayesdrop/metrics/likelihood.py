@@ -1,4 +1,4 @@
-"""How probable the targets were: at each point, and all together."""
+"""Log-likelihood of the targets: at each point, and all together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def mean_log_likelihood(prediction: Prediction, y: Tensor, *, ignore_index: int 
         (1/N) sum_n log (1/T) sum_t p(y_n | f_t(x_n))
 
     `joint_log_likelihood` multiplies over points first; the two differ. A vector of targets is one
-    point, and so is every label of an image. Minus infinity if a target had no probability at all.
+    point, and so is every label of an image. Minus infinity if a target has the probability 0.
 
     Args:
         prediction: with a likelihood.
@@ -67,8 +67,8 @@ def point_log_likelihood(
         raise ValueError(must(owner, "ignore_index", "None unless the targets are labels", ignore_index))
     if isinstance(prediction.likelihood, Categorical | Bernoulli):
         valid = labelled(owner, prediction, y, ignore_index).valid
-        # A void label need not be a class: any class will do in its place, as its score is left out.
-        # Targets that the likelihood takes go as they came, to be known again if they were scored in passing.
+        # A void label need not be a class: it is replaced by class 0, and its score is left out. Targets that
+        # the likelihood accepts are not changed, so that `log_prob` finds the scores of `predict(targets=y)`.
         own = getattr(prediction.likelihood, "ignore_index", None)
         known = bool(valid.all()) or (own is not None and ignore_index in (None, own))
         value = prediction.log_prob(y if known else torch.where(valid, y, 0))[valid]

@@ -85,13 +85,13 @@ def pavpu(
 
     A patch is accurate if more than half of its labels are right, and uncertain if its mean predictive
     entropy is above the threshold. Patches start at the first position and every `stride` after it, until one
-    reaches the end; the last may be smaller, and all count alike. They do not overlap by default;
+    reaches the end; the last may be smaller, and all have the same weight. They do not overlap by default;
     `stride=1` slides a window over every position, as the metric was first proposed. Void labels are left
-    out of both means, and a patch of nothing but void is left out altogether. Without positions every row is
-    a patch.
+    out of both means, and patches of void labels alone are left out. Without positions every row is a patch.
 
-    The thresholds are PredEnt_min + t (PredEnt_max - PredEnt_min), for t evenly spaced from 0 to 1. No
-    patch is above the largest of its own entropies: at t = 1 PAvPU is then the accuracy of patches.
+    The thresholds are PredEnt_min + t (PredEnt_max - PredEnt_min), for t evenly spaced from 0 to 1. With the
+    range of the data themselves no patch is above the threshold of t = 1, where PAvPU is the accuracy of
+    patches.
 
     Args:
         prediction: of classes, probabilities (N, K, ...).
@@ -100,10 +100,10 @@ def pavpu(
         num_thresholds: M, the number of t.
         patch: w, the side of a patch (w x w for images).
         stride: from the start of a patch to that of the next, from 1 to w; None for w, patches side by side.
-        entropy_range: PredEnt_min and PredEnt_max, or the prediction of a validation set whose extremes
-            they are, void pixels too (`entropy_range` leaves them out); those of the labels that count here
-            if None.
-        ignore_index: the label of void.
+        entropy_range: PredEnt_min and PredEnt_max; or the prediction of a validation set to take them from,
+            void pixels included (the function `entropy_range` leaves these out). None: the range of the
+            labels that are not void here.
+        ignore_index: the void label.
 
     Reference: Mukhoti & Gal (2018); Boluki et al. (2020), Eq. 9 and section 3.2 (PAvgPU).
     """
@@ -126,7 +126,7 @@ def pavpu(
     filled = size > 0
     accurate = (_pooled(right, patch, step) > 0.5 * size)[filled]
     level = _pooled(torch.where(known.valid, entropy, 0), patch, step)[filled] / size[filled]
-    # A mean may round to above the largest value: equal entropies would then exceed their own maximum.
+    # A mean may round to above the largest value, so that equal entropies would exceed their maximum.
     largest = _pooled(torch.where(known.valid, entropy, -math.inf), patch, step, largest=True)[filled]
     level = torch.minimum(level, largest)
 
@@ -139,14 +139,14 @@ def pavpu(
 def entropy_range(
     prediction: Prediction, y: Tensor | None = None, *, ignore_index: int | None = None
 ) -> tuple[float, float]:
-    """The least and the largest predictive entropy, as `pavpu` takes them from a validation set.
+    """The smallest and the largest predictive entropy of a validation set, for `pavpu`.
 
-    Of several parts of a set, take the least of the first and the largest of the second.
+    For a set in several parts, take the smallest of the first numbers and the largest of the second.
 
     Args:
         prediction: of classes, probabilities (N, K, ...).
         y: (N, ...) labels; None for the entropies of all pixels.
-        ignore_index: the label of void, whose entropies are left out.
+        ignore_index: the void label, whose entropies are left out.
     """
     must_have_classes("entropy_range", prediction)
     if y is None and ignore_index is not None:

@@ -20,17 +20,17 @@ _LEVELS = tuple(step / 20 for step in range(1, 20))
 
 @dataclass(frozen=True, eq=False)
 class CalibrationCurve:
-    """Nominal levels of quantiles, and how often the targets fell below them."""
+    """Levels of quantiles, and the share of targets below each quantile."""
 
     nominal: Tensor  #: (L,)
     observed: Tensor  #: (L,) equal to `nominal` if calibrated
 
     @classmethod
     def from_ranks(cls, rank: Tensor, *, levels: Sequence[float] = _LEVELS) -> CalibrationCurve:
-        """The curve of targets whose predictive distribution functions, `Prediction.cdf(y)`, are known.
+        """The curve from the values of the predictive distribution function at the targets.
 
-        y <= quantile(q) says the same as F(y) <= q. Ranks of parts of a data set can be kept, where the
-        draws of all its rows cannot.
+        y <= quantile(q) is the same as F(y) <= q, F(y) being `Prediction.cdf(y)`. These numbers can be kept
+        for a data set whose draws are too large to keep.
 
         Args:
             rank: F(y) of every target, of any shape.
@@ -58,7 +58,7 @@ def calibration_curve(
         observed(q) = (1/ND) sum_nd 1[y_nd <= quantile_nd(q)]
 
     Args:
-        prediction: with its draws kept; a Gaussian likelihood, or none.
+        prediction: with its draws kept; a likelihood of numbers, as `Gaussian` or `Laplace`, or none.
         y: (N, D) targets.
         levels: q, each in (0, 1).
 
@@ -75,7 +75,7 @@ def regression_calibration_error(
         sqrt (1/L) sum_l (observed(q_l) - q_l)^2
 
     Args:
-        prediction: with its draws kept; a Gaussian likelihood, or none.
+        prediction: with its draws kept; a likelihood of numbers, as `Gaussian` or `Laplace`, or none.
         y: (N, D) targets.
         levels: q_l, each in (0, 1).
 

@@ -123,7 +123,7 @@ def _mean_absolute(mean: Tensor, std: Tensor) -> Tensor:
 
 
 def _components(prediction: Prediction) -> tuple[Tensor, Tensor]:
-    """(T, M) means and standard deviations of what is mixed."""
+    """(T, M) means and standard deviations of the components of the mixture."""
     likelihood = prediction.likelihood
     if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian | Laplace):
         want = "one with a Gaussian or Laplace likelihood, or none"

@@ -1,4 +1,4 @@
-"""Ranked lists: how many of the right items stand where, for recommenders.
+"""Measures of ranked lists, for recommenders: how many right items are near the top.
 
     recall@k     hits among the first k / min(k, right items)
     precision@k  hits among the first k / k
@@ -33,12 +33,12 @@ class UserMean:
 
     @property
     def mean(self) -> float:
-        """Over the users who count."""
+        """The mean over the users who count."""
         return float(self.values.nanmean())
 
     @property
     def standard_error(self) -> float:
-        """Of the mean: the standard deviation over users, by the root of their number."""
+        """Standard error of the mean: the standard deviation over users, over the root of their number."""
         known = self.values[~self.values.isnan()]
         return float(known.std(correction=0) / math.sqrt(len(known))) if len(known) else math.nan
 
@@ -47,7 +47,7 @@ class UserMean:
         return self.mean
 
     def __sub__(self, other: UserMean) -> UserMean:
-        """Differences of the same users, whose standard error is that of a paired comparison."""
+        """Differences user by user; their standard error is that of a paired comparison."""
         return UserMean(self.values - other.values)
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Ranked:
 
     @classmethod
     def of(cls, scores: Tensor, right: Tensor, length: int = 100) -> Ranked:
-        """The lists that scores make.
+        """Rank items by their scores.
 
         Args:
             scores: (U, I), -inf for items that may not be listed.
@@ -96,7 +96,7 @@ class Ranked:
 
     @classmethod
     def joined(cls, parts: Sequence[Ranked]) -> Ranked:
-        """Lists of some users after those of others."""
+        """The lists of all parts, one part after another."""
         return cls(
             torch.cat([part.items for part in parts]),
             torch.cat([part.hits for part in parts]),
@@ -114,7 +114,7 @@ class Ranked:
 
 
 def recall_at(ranked: Ranked, k: int) -> UserMean:
-    """Hits among the first k, by the most that there could be."""
+    """Hits among the first k, divided by the largest possible number."""
     hits = ranked._first("recall_at", k).sum(1)
     return ranked._counted(hits / ranked.num_right.clamp(1, k))
 
@@ -125,7 +125,7 @@ def precision_at(ranked: Ranked, k: int) -> UserMean:
 
 
 def ndcg_at(ranked: Ranked, k: int) -> UserMean:
-    """Discounted gain of the first k, by that of a list that has all right items first."""
+    """Discounted gain of the first k, divided by that of a list that has all right items first."""
     hits = ranked._first("ndcg_at", k)
     discount = 1 / torch.log2(torch.arange(2, k + 2, dtype=torch.float64))
     best = torch.cat([torch.zeros(1, dtype=torch.float64), discount.cumsum(0)])
@@ -133,11 +133,11 @@ def ndcg_at(ranked: Ranked, k: int) -> UserMean:
 
 
 def coverage_at(ranked: Ranked, k: int, num_items: int) -> float:
-    """The share of all items that stand among the first k of at least one user.
+    """The share of all items that are among the first k of at least one user.
 
     Args:
         ranked: the lists.
-        k: how many of each.
+        k: how many items of each list.
         num_items: I.
     """
     ranked._first("coverage_at", k)
@@ -151,8 +151,8 @@ def novelty_at(ranked: Ranked, k: int, popularity: Tensor) -> UserMean:
 
     Args:
         ranked: the lists.
-        k: how many of each.
-        popularity: (I,) share of users who chose each item; at least half a user is assumed by the caller.
+        k: how many items of each list.
+        popularity: (I,) share of users who chose each item, above 0: count half a user where nobody did.
     """
     ranked._first("novelty_at", k)
     if bool((popularity <= 0).any()) or bool((popularity > 1).any()):

@@ -1,4 +1,4 @@
-"""Errors of the mean, and intervals that hold the targets or do not."""
+"""Errors of the mean; coverage and width of intervals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def r2(prediction: Prediction, y: Tensor) -> Tensor:
 
         1 - sum_n (y_nd - mean_nd)^2 / sum_n (y_nd - average_d)^2,    averaged over the outputs d
 
-    Returns: shape (). 1 is perfect, 0 is what the targets' average has; NaN where an output never varies.
+    Returns: shape (). 1 is perfect, 0 is as good as the targets' average; NaN if an output never varies.
 
     >>> r2(Prediction.from_draws(torch.tensor([[[1.0], [3.0]]])), torch.tensor([[1.0], [5.0]]))
     tensor(0.5000)
@@ -69,9 +69,9 @@ def interval_coverage(
     Args:
         prediction: with its draws kept.
         y: (N, D) targets.
-        level: probability that the interval holds.
-        interval: lower and upper ends, (N, D) each, as `ConformalRegressor.intervals` gives them, in place
-            of the prediction's own.
+        level: probability of the interval.
+        interval: lower and upper ends, (N, D) each, as from `ConformalRegressor.intervals`, instead of the
+            prediction's own.
 
     Returns: shape (). Best at `level`: below is overconfident, above is too wide.
     """
@@ -88,8 +88,8 @@ def interval_width(
 
     Args:
         prediction: with its draws kept.
-        level: probability that the interval holds.
-        interval: lower and upper ends, (N, D) each, in place of the prediction's own.
+        level: probability of the interval.
+        interval: lower and upper ends, (N, D) each, instead of the prediction's own.
 
     Returns: shape (). In units of y; lower is better at equal coverage.
     """

@@ -1,4 +1,4 @@
-"""One number a row, or a label, by which predictions are ranked from sure to unsure."""
+"""Scores of uncertainty, one number a row or label, by which predictions are ranked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def uncertainty(
             "epistemic" or "aleatoric" (variances). Variances are summed over the outputs of a row.
         by: "label" keeps a value for each label of a row with several, as pixels or the steps of a sequence;
             "row" takes their mean. Numbers have one value a row in any case.
-        owner: who asks, for errors.
+        owner: the function that errors name.
 
     Returns: (N, ...) with one value a label for classes, (N,) by rows; (N,) for numbers.
     """

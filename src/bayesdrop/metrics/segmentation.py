@@ -1,4 +1,4 @@
-"""Labels against predicted labels, counted pixel by pixel: what segmentations are judged by."""
+"""Confusion counts of pixels, and the accuracies and IoU of segmentations from them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["Confusion", "confusion", "iou", "mean_iou"]
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """How often each class was taken for each other one. Parts of a data set add up, with `+` or `sum`.
+    """How often each class was predicted for each true class. Counts add up, with `+` or `sum`.
 
     A class that is neither in the labels nor predicted anywhere has no IoU: it is NaN, and left out of the
-    mean (as in Long et al., 2015). One that is predicted and not in the labels has an IoU of 0, which counts.
-    A void label that is one of the classes has none either.
+    mean (as in Long et al., 2015). A class that is predicted and not in the labels has an IoU of 0, which
+    counts. A void label that is one of the classes has no IoU either.
     """
 
     counts: Tensor  #: (K, K) labels, void ones left out: row is the true class, column the predicted one
-    ignore_index: int | None = None  #: the label of void
+    ignore_index: int | None = None  #: the void label
 
     def __add__(self, other: Confusion) -> Confusion:
         if not isinstance(other, Confusion):
@@ -88,13 +88,13 @@ class Confusion:
 def confusion(prediction: Prediction, y: Tensor, *, ignore_index: int | None = None) -> Confusion:
     """Count labels by their class and by the most probable class.
 
-    Counts of batches add up to those of the data set, from which its IoU follows; a mean of the IoU of
-    batches or images is another, smaller number where a class is rare.
+    Counts of batches add up to those of the data set, from which its IoU follows; the mean IoU of batches or
+    images is another number, smaller if a class is rare.
 
     Args:
         prediction: of classes, probabilities (N, K, ...).
         y: (N, ...) labels. All of them may be void.
-        ignore_index: the label of void.
+        ignore_index: the void label.
 
     >>> from bayesdrop import Categorical
     >>> logits = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]])
@@ -111,7 +111,7 @@ def iou(prediction: Prediction, y: Tensor, *, ignore_index: int | None = None) -
     Args:
         prediction: of classes, probabilities (N, K, ...).
         y: (N, ...) labels.
-        ignore_index: a label that does not count, nor does what is predicted there.
+        ignore_index: a label that does not count; predictions there do not count either.
 
     Returns: (K,), in [0, 1]; NaN for classes that are neither in the labels nor predicted. Higher is better.
     """
@@ -125,7 +125,7 @@ def mean_iou(prediction: Prediction, y: Tensor, *, ignore_index: int | None = No
     Args:
         prediction: of classes, probabilities (N, K, ...).
         y: (N, ...) labels.
-        ignore_index: a label that does not count, nor does what is predicted there.
+        ignore_index: a label that does not count; predictions there do not count either.
     """
     counted = _counted(labelled("mean_iou", prediction, y, ignore_index))
     return counted.mean_iou.to(prediction.mean.dtype)

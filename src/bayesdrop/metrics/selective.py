@@ -1,4 +1,4 @@
-"""Selective prediction: the risk that is left when the least sure predictions are refused."""
+"""Selective prediction: the risk that remains when the least sure predictions are refused."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import is_one_of, must, must_be_tensor
+from bayesdrop.likelihoods import Bernoulli, Categorical
 from bayesdrop.metrics.likelihood import point_log_likelihood
 from bayesdrop.metrics.scores import Score, uncertainty
 from bayesdrop.metrics.targets import has_classes, labelled, must_be_prediction, regression_targets
@@ -32,7 +33,7 @@ class RiskCoverage:
 
         Args:
             score: (N,) how unsure each prediction is.
-            loss: (N,) what it cost.
+            loss: (N,) loss of each prediction.
         """
         owner = "RiskCoverage.from_losses"
         for name, value in (("score", score), ("loss", loss)):
@@ -96,8 +97,8 @@ def area_under_risk_coverage(
         loss: as in `risk_coverage`.
         ignore_index: a label that does not count.
 
-    Returns: shape (). In units of the loss; lower is better. A score that says nothing has the mean
-    loss as its expectation.
+    Returns: shape (). In units of the loss; lower is better. For a random score, its expectation is the mean
+    loss.
     Reference: Geifman, Uziel & El-Yaniv (2019).
     """
     curve = _risk_coverage("area_under_risk_coverage", prediction, y, score, loss, ignore_index)
@@ -115,7 +116,7 @@ def _risk_coverage(
     must_be_prediction(owner, prediction)
     losses = _losses(owner, prediction, y, loss, ignore_index)
     value = uncertainty(prediction, score, owner=owner)
-    if ignore_index is not None:
+    if ignore_index is not None or isinstance(prediction.likelihood, Categorical | Bernoulli):
         value = value[labelled(owner, prediction, y, ignore_index).valid]
     curve = RiskCoverage.from_losses(value.flatten(), losses)
     dtype = prediction.mean.dtype

@@ -1,4 +1,4 @@
-"""Targets that fit a prediction: checked once, at the door of every metric."""
+"""Checks of predictions and targets, common to all metrics."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Labelled:
-    """Labels that count, with their probabilities, in one row each."""
+    """The labels that count, with their probabilities, one row each."""
 
     probs: Tensor  #: (M, K) in double precision
     labels: Tensor  #: (M,)
     valid: Tensor  #: (N, ...) which of all labels are among the M
-    ignore_index: int | None = None  #: the label of the others
+    ignore_index: int | None = None  #: the void label
 
     @property
     def right(self) -> Tensor:
@@ -45,14 +45,14 @@ def has_classes(prediction: Prediction) -> bool:
 
 
 def must_be_prediction(owner: str, prediction: Any, argument: str = "prediction") -> None:
-    """Raise unless it is a Prediction whose mean is finite."""
+    """Raise unless `prediction` is a Prediction whose mean is finite."""
     if not isinstance(prediction, Prediction):
         raise TypeError(must(owner, argument, "a Prediction", type(prediction)))
     must_be_finite(owner, f"{argument}.mean", prediction.mean)
 
 
 def must_have_classes(owner: str, prediction: Prediction) -> None:
-    """Raise unless it is a finite Prediction of classes."""
+    """Raise unless `prediction` is a finite Prediction of classes."""
     must_be_prediction(owner, prediction)
     if not has_classes(prediction):
         hint = "Predict with likelihood=Categorical(), or Bernoulli()."
@@ -60,7 +60,7 @@ def must_have_classes(owner: str, prediction: Prediction) -> None:
 
 
 def check_tensor(owner: str, y: Any) -> None:
-    """Raise unless the targets are a real tensor without NaN."""
+    """Raise unless the targets are a real tensor of finite numbers."""
     if not isinstance(y, Tensor):
         raise TypeError(must(owner, "y", "a tensor", type(y)))
     if y.is_complex():
@@ -69,7 +69,7 @@ def check_tensor(owner: str, y: Any) -> None:
 
 
 def check_count(owner: str, argument: str, value: Any) -> None:
-    """Raise unless it is a count of at least one."""
+    """Raise unless the value is a whole number of at least one."""
     whole_number(owner, argument, value, at_least=1)
 
 
@@ -100,11 +100,11 @@ def labelled(
     """The labels other than `ignore_index`, and the probabilities that belong to them.
 
     Args:
-        owner: the metric, for its errors.
+        owner: the metric that errors name.
         prediction: of classes.
-        y: (N, ...) integer labels; of a `Bernoulli`, 0 and 1 may be floating, as its loss takes them.
-        ignore_index: the label of what is void; may lie outside the classes. None takes the likelihood's.
-        may_be_void: whether all labels may be.
+        y: (N, ...) integer labels; for a `Bernoulli`, 0 and 1 may be floating-point numbers.
+        ignore_index: the void label, which may lie outside the classes. None: the likelihood's.
+        may_be_void: whether all labels may be void.
     """
     must_have_classes(owner, prediction)
     check_tensor(owner, y)

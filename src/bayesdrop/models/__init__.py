@@ -1,4 +1,4 @@
-"""Plain factories that return an nn.Module, and weights from files for them."""
+"""Functions that build networks, and weights from files for them."""
 
 from bayesdrop.models.cosine import Cosine, random_phases
 from bayesdrop.models.fc_densenet import fc_densenet

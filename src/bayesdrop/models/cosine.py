@@ -15,8 +15,8 @@ __all__ = ["Cosine", "random_phases"]
 class Cosine(nn.Module):
     """sqrt(2) cos(u), element by element.
 
-    Its mean square over a phase that is uniform on the circle is 1. A layer of such units is smooth, and
-    bounded however far its input is; see `random_phases` for where to start.
+    Its mean square over a phase that is uniform on the circle is 1. A layer of such units is smooth and
+    bounded, however large its input; `random_phases` sets the initial weights.
 
     Shape: any -> the same.
     Reference: Gal & Ghahramani (2016), conclusion; Rahimi & Recht (2007).
@@ -34,18 +34,18 @@ class Cosine(nn.Module):
 def random_phases(
     model: nn.Module, *, length_scale: float = 1.0, variance: float = 1.0, seed: int = 0
 ) -> nn.Module:
-    """Start a network of `Cosine` units where its functions have the squared exponential covariance.
+    """Initialise a network of `Cosine` units so that its functions have the squared exponential covariance.
 
         W_1 ~ N(0, 1 / l^2),    W_i ~ N(0, 1 / fan-in),    b_i ~ uniform on (0, 2 pi)
         last layer: W ~ N(0, v / fan-in), no bias
 
     With one hidden layer, functions of such weights have E f(x) f(y) = v exp(-|x - y|^2 / (2 l^2)), for any
     number of units; with several, `gp.NetworkKernel("cosine", depth=...)` is the limit of wide layers. Both
-    are of the network without dropout.
+    hold without dropout.
 
     Args:
-        model: with `nn.Linear` maps in the order in which they are used, alone or in stochastic layers, as of
-            `mlp(..., activation=Cosine)`. Changed in place.
+        model: with `nn.Linear` maps in the order in which they are used, alone or in stochastic layers, as
+            from `mlp(..., activation=Cosine)`. Changed in place.
         length_scale: l, in units of the inputs.
         variance: v, of the functions.
         seed: of the weights.

@@ -13,7 +13,7 @@ from bayesdrop.models.shapes import DenseBlock, UShape
 
 __all__ = ["fc_densenet"]
 
-#: layers of the blocks on the way down, of the middle, and features that a layer adds
+#: number of layers of the blocks on the way down and of the middle; features that a layer adds
 _PUBLISHED: dict[int, tuple[tuple[int, ...], int, int]] = {
     56: ((4, 4, 4, 4, 4), 4, 12),
     67: ((5, 5, 5, 5, 5), 5, 16),
@@ -37,31 +37,32 @@ def fc_densenet(
     noise: Callable[..., nn.Module] | None = None,
     **options: Any,
 ) -> UShape:
-    """Segmentation network of dense blocks, as Jégou et al. (2017) have it.
+    """Segmentation network of dense blocks, as in Jégou et al. (2017).
 
         layer            BatchNorm - ReLU - convolution 3 x 3 - dropout
         transition down  BatchNorm - ReLU - convolution 1 x 1 - dropout - max-pool 2
         transition up    transposed convolution 3 x 3, stride 2, of the *new* features of the block below
 
-    A block on the way down hands on its input and its new features; the middle and the blocks on the way up
-    hand on their new features alone, but for the last one. Convolutions start as He et al. have it, uniform.
+    The output of a block on the way down is its input and its new features; that of the middle and of the
+    blocks on the way up, except the last, is the new features alone. Convolutions start as in He et al.,
+    uniform.
 
     Args:
         depth: a published one: 103 (9.4 million parameters), 67 (3.5) or 56 (1.5); None to give `blocks`.
         num_classes: outputs of a pixel, logits.
         blocks: layers of the blocks on the way down; on the way up they are the same, backwards.
-        middle: layers of the smallest level; as the last of `blocks` if None.
-        growth: features that a layer adds; that of `depth`, else 12, if None.
+        middle: layers of the smallest level; None: as many as the last of `blocks`.
+        growth: features that a layer adds; None: those of `depth`, or 12.
         first: features of the first convolution.
         in_channels: of the images.
         p: chance of dropping.
         where: noise in "all" layers and transitions down, or in the layers of the "middle" alone.
-        elementwise: noise for every pixel of its own (`nn.Dropout`), as in the first publication, instead of
-            whole channels (`nn.Dropout2d`); `layer` and `noise` are given the option.
+        elementwise: every pixel has its own noise (`nn.Dropout`), as in the first publication, instead of
+            whole channels (`nn.Dropout2d`); `layer` and `noise` get the option.
         layer: makes a stochastic layer from (convolution, p, **options), as `bd.ConcreteDropout`: noise on
-            the weights, that is on what goes *into* a convolution, instead of dropout behind it.
-        noise: makes a module from (channels, p, **options), as `bd.layers.ConcreteNoise`: stands where
-            dropout stands.
+            the weights, that is on the *inputs* of a convolution, instead of dropout after it.
+        noise: makes a module from (channels, p, **options), as `bd.layers.ConcreteNoise`, which replaces
+            dropout.
         options: of `layer` or `noise`.
 
     Shape: (N, in_channels, H, W) -> (N, num_classes, H, W); H and W of any size that can be halved as often
@@ -137,7 +138,7 @@ def _plan(owner: str, depth: Any, blocks: Any, middle: Any, growth: Any) -> tupl
 
 
 def _convolution(inputs: int, outputs: int, size: int, maker: NoiseMaker | None) -> list[nn.Module]:
-    """BatchNorm, ReLU, convolution, and the noise on it or behind it."""
+    """BatchNorm, ReLU, convolution, and the noise on its weights or after it."""
     convolution = nn.Conv2d(inputs, outputs, size, padding=size // 2)
     parts: list[nn.Module] = [nn.BatchNorm2d(inputs), nn.ReLU()]
     if maker is None:

@@ -1,4 +1,4 @@
-"""LeNet for images of digits, as Caffe has it."""
+"""LeNet for images of digits, as in Caffe."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def lenet(
 
         20 maps 5 x 5 - max-pool 2 - 50 maps 5 x 5 - max-pool 2 - 500 units - ReLU - dropout - classes
 
-    There is no non-linearity after the convolutions but pooling. Weights start uniform in
+    After the convolutions there is no non-linearity except pooling. Weights start uniform in
     +-sqrt(3 / fan_in), biases at 0.
 
     Args:
         num_classes: outputs, logits.
         p: chance of dropping.
         where: "last": before the last layer. "all": after both convolutions too, before their pooling.
-        layer: makes a stochastic layer from (nn.Module, p=..., **options). None puts `nn.Dropout` in the
-            places above. Otherwise what follows dropout is wrapped: the last layer, and with "all" the
+        layer: makes a stochastic layer from (nn.Module, p=..., **options). None: `nn.Dropout` in the places
+            above. Otherwise the layers after these places are wrapped: the last layer, and with "all" the
             second convolution and the first linear layer, whose input channels and units are dropped.
         options: passed on to `layer`, as `length_scale=1e-2`.
 

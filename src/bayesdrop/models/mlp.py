@@ -32,7 +32,7 @@ def mlp(
         hidden: width of every hidden layer; an int for one hidden layer.
         out_features: outputs.
         p: chance of dropping hidden units.
-        input_p: chance of dropping inputs; as `p` if None. At 0 the first layer is a plain `nn.Linear`.
+        input_p: chance of dropping inputs; `p` if None. At 0 the first layer is a plain `nn.Linear`.
         activation: makes the non-linearity between layers.
         layer: makes a stochastic layer from (nn.Linear, p, **options); learned rates start at p.
         options: passed on to `layer`, as `length_scale=1e-2`.
@@ -64,7 +64,7 @@ def mlp(
 
 
 def _made(argument: str, maker: Callable[..., nn.Module], *given: Any, **options: Any) -> nn.Module:
-    """What `maker` makes of what it is given: a module."""
+    """The module that `maker` makes; raise if it is not a module."""
     made = maker(*given, **options)
     must_be_module("mlp", argument, made, hint="It must make modules when it is called.")
     return made

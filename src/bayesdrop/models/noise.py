@@ -1,4 +1,4 @@
-"""Where a factory puts noise: a module in the place of `nn.Dropout`, or noise on the weights that follow."""
+"""The noise of the networks built here: a module in the place of `nn.Dropout`, or noise on weights."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["NoiseMaker"]
 
 @dataclass(frozen=True)
 class NoiseMaker:
-    """The noise of one network, as its factory was asked for it.
+    """Makes the noise of one network.
 
     Attributes:
-        owner: the factory, for its errors.
+        owner: the function that errors name.
         p: chance of dropping; at 0, `nn.Dropout` and noise modules are left out.
         layer: makes a stochastic layer from (weight layer, p, **options), or None.
         noise: makes a noise module from (number of units, p, **options), or None.
-        plain: makes the dropout where there is neither.
+        plain: makes the dropout if both are None.
         options: of `layer` or `noise`.
     """
 
@@ -46,7 +46,7 @@ class NoiseMaker:
             raise ValueError(must(self.owner, "options", want, sorted(self.options)))
 
     def module(self, num_units: int) -> list[nn.Module]:
-        """What stands behind a layer of so many units or channels: one module, or none."""
+        """The noise module after a layer of `num_units` units or channels, in a list; empty for none."""
         if self.layer is not None or self.p == 0:
             return []
         if self.noise is None:
@@ -54,7 +54,7 @@ class NoiseMaker:
         return [self._made("noise", self.noise, num_units)]
 
     def wrapped(self, part: nn.Module) -> nn.Module:
-        """A weight layer with noise on its weights, if that was asked for."""
+        """The weight layer, with noise on its weights if there is a `layer`."""
         return part if self.layer is None else self._made("layer", self.layer, part)
 
     def _made(self, argument: str, maker: Callable[..., nn.Module], what: Any) -> nn.Module:

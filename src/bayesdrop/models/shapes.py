@@ -1,4 +1,4 @@
-"""The modules that image networks are made of, beyond torch's own: dense blocks, and the shape of a U."""
+"""Modules of image networks: dense blocks, and the shape of a U."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["DenseBlock", "UShape"]
 
 
 class DenseBlock(nn.Sequential):
-    """Layers that each see the input and all that the layers before them made, concatenated.
+    """Layers whose input is the block's input and the outputs of all layers before, concatenated.
 
     Args:
         layers: each from (N, C, H, W), of growing C, to (N, growth, H, W).
@@ -18,7 +18,7 @@ class DenseBlock(nn.Sequential):
     Shape: (N, C, H, W) -> (N, C + layers x growth, H, W), or (N, layers x growth, H, W).
     """
 
-    #: rows are on axis 0 everywhere, and training mode changes nothing: draws need not find that out
+    #: rows are on axis 0 everywhere, and training mode changes nothing: draws need not study the module
     keeps_rows = True
 
     def __init__(self, *layers: nn.Module, keep_input: bool = True) -> None:
@@ -26,7 +26,7 @@ class DenseBlock(nn.Sequential):
         self.keep_input = keep_input
 
     def forward(self, x: Tensor) -> Tensor:
-        """The stack of features."""
+        """The features of all layers, concatenated."""
         new: list[Tensor] = []
         for layer in self:
             new.append(layer(torch.cat([x, *new], 1) if new else x))
@@ -34,24 +34,24 @@ class DenseBlock(nn.Sequential):
 
 
 class UShape(nn.Module):
-    """Down and up again: what a level was on the way down is concatenated to what comes back to it.
+    """Levels of falling and rising size; those on the way down are concatenated to those on the way up.
 
         first, then for each level: down, shrink; middle; then for each level, backwards: grow, up; last
 
-    What grows too large is cut to the size of its level around the centre, so that images need not have
-    sides that halve evenly.
+    Maps that are too large on the way up are cut to the size of their level, around the centre, so that the
+    sides of images need not halve evenly.
 
     Args:
         first: from images to features.
         down: a block for each level, from the largest.
-        shrink: what halves the size after each of them.
-        middle: the smallest level's block.
-        grow: what doubles the size again, to each level, from the smallest.
+        shrink: modules that halve the size after each of these blocks.
+        middle: the block of the smallest level.
+        grow: modules that double the size, from the smallest level.
         up: a block for each level, from the smallest.
         last: from features to outputs.
     """
 
-    #: as `DenseBlock` has it
+    #: as in `DenseBlock`
     keeps_rows = True
 
     def __init__(

@@ -1,4 +1,4 @@
-"""U-Net: convolutions down and up again, a class for every pixel."""
+"""U-Net: convolutions of falling and rising size, a class for every pixel."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def unet(
         batch_norm: BatchNorm after every convolution of a block.
         p: chance of dropping.
         where: noise in "all" blocks, or in the "middle" alone.
-        elementwise: noise for every pixel of its own (`nn.Dropout`) instead of whole channels
-            (`nn.Dropout2d`); `layer` and `noise` are given the option.
-        layer: makes a stochastic layer from (convolution, p, **options), as `bd.ConcreteDropout`, of the
-            second convolution of a block: noise on its weights instead of dropout behind it.
-        noise: makes a module from (channels, p, **options), as `bd.layers.ConcreteNoise`: stands where
-            dropout stands.
+        elementwise: every pixel has its own noise (`nn.Dropout`) instead of whole channels
+            (`nn.Dropout2d`); `layer` and `noise` get the option.
+        layer: makes a stochastic layer from (convolution, p, **options), as `bd.ConcreteDropout`, around the
+            second convolution of a block: noise on its weights instead of dropout after it.
+        noise: makes a module from (channels, p, **options), as `bd.layers.ConcreteNoise`, which replaces
+            dropout.
         options: of `layer` or `noise`.
 
     Shape: (N, in_channels, H, W) -> (N, num_classes, H, W); H and W of any size that can be halved

@@ -47,8 +47,8 @@ def vgg(
         avgpool, flatten
         classifier: linear - ReLU - dropout - linear - ReLU - dropout - linear
 
-    The parts and their weights have torchvision's names, so that `load_weights` reads a file of its weights.
-    Convolutions start as He et al. have it, linear layers at N(0, 0.01^2), biases at 0.
+    The parts and their weights have torchvision's names, so that `load_weights` can read its files.
+    Convolutions start as in He et al., linear layers at N(0, 0.01^2), biases at 0.
 
     Args:
         depth: a published one: 11, 13, 16 or 19; None to give `channels`.
@@ -56,14 +56,14 @@ def vgg(
         channels: the convolutions: ((16,), (32, 32)) has two stages; (16, 32, 32), flat, is the same, a
             stage being a run of equal numbers.
         head: widths of the hidden linear layers; dropout follows each of them.
-        width: all channels and the head's widths are multiplied by it, and rounded.
-        input_size: height and width of the images; what comes to the linear layers is averaged to 7 x 7
-            positions, or as many as are left of the image. Images of other sizes pass, too.
+        width: factor of all channels and of the head's widths, which are rounded.
+        input_size: height and width of the images; the input of the linear layers is averaged to 7 x 7
+            positions, or fewer if fewer are left. Images of other sizes can be used, too.
         in_channels: of the images.
         batch_norm: BatchNorm after every convolution.
         p: chance of dropping.
-        layer: makes a stochastic layer from (linear layer, p, **options), as `bd.ConcreteDropout`, around
-            what follows each dropout, in whose place is an `nn.Identity`.
+        layer: makes a stochastic layer from (linear layer, p, **options), as `bd.ConcreteDropout`, around the
+            layer after each dropout; dropouts are replaced by `nn.Identity`.
         noise: makes a module from (units, p, **options), as `bd.layers.ConcreteNoise`, in the place of each
             dropout.
         options: of `layer` or `noise`.
@@ -102,10 +102,10 @@ def vgg(
         linear = nn.Linear(before, after)
         nn.init.normal_(linear.weight, 0, 0.01)
         nn.init.zeros_(linear.bias)
-        # What follows a dropout takes its noise, where that is on weights.
+        # Noise on weights belongs to the layer after a dropout.
         classifier.append(maker.wrapped(linear) if place else linear)
         if place < len(hidden):
-            # A place is kept, so that layers have torchvision's names with any noise.
+            # An nn.Identity keeps the place, so that layers have torchvision's names.
             classifier += [nn.ReLU(), *(maker.module(after) or [nn.Identity()])]
         before = after
     return nn.Sequential(
@@ -143,7 +143,7 @@ def _stages(owner: str, depth: Any, channels: Any) -> tuple[tuple[int, ...], ...
 
 
 def _positions(owner: str, input_size: Any, num_pools: int) -> tuple[int, int]:
-    """Height and width of what comes to the linear layers."""
+    """Height and width of the input of the linear layers."""
     sides = input_size if isinstance(input_size, tuple | list) else (input_size, input_size)
     if len(sides) != 2:
         raise ValueError(must(owner, "input_size", "one number, or (height, width)", input_size))

@@ -1,4 +1,4 @@
-"""Weights of other people's files: a safetensors state dict, name by name."""
+"""Loading weights from safetensors files of other libraries."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _SHOWN = 4
 def load_weights(
     model: nn.Module, path: str | os.PathLike[str], *, names: Names | None = None, partial: bool = False
 ) -> nn.Module:
-    """Fill a model with the weights of a safetensors file, whoever wrote it.
+    """Fill a model with the weights of a safetensors file of any origin.
 
-    All names and shapes are looked at before the first weight is copied: a file that does not fit is refused
-    as a whole, with every difference named, and the model is left as it was. Numbers take the model's
-    precision and device. A layer that is inside a stochastic one is found under its own path: the file's
-    `classifier.3.weight` fills `classifier.3.layer.weight`. Drop rates, which such files do not have, stay
-    as they are.
+    All names and shapes are checked before the first weight is copied: if the file does not fit, an error
+    names every difference, and the model is not changed. Numbers are converted to the model's precision and
+    device. A layer inside a stochastic layer is found under the path of the latter: the file's
+    `classifier.3.weight` fills `classifier.3.layer.weight`. Drop rates, which such files do not have, are not
+    changed.
 
     Args:
         model: any module, as `vgg(16, num_classes=1000)`, whose names are torchvision's.
         path: the file.
         names: from names in the file to names in the model, where they differ: a mapping of names or of
-            paths ("encoder" stands for all names that start with "encoder."; the longest counts), or a
-            function of a name; None in the place of a name leaves the tensor out.
-        partial: whether weights of the model that the file does not have may stay as they are.
+            paths ("encoder" means all names that start with "encoder."; the longest match is used), or a
+            function of a name; tensors that are mapped to None are left out.
+        partial: whether the file may lack weights of the model, which are then not changed.
 
     Returns: the model.
 
@@ -69,7 +69,7 @@ def load_weights(
         chosen: dict[str, str] = {}
         for name in file.outline:
             target = _named(name, names)
-            # A count of batches is no weight; a norm that is frozen has none.
+            # A count of batches is not a weight; frozen norms have none.
             if target is None or (target not in state and target.endswith("num_batches_tracked")):
                 continue
             chosen[name] = target if target in state else places.get(target, target)
@@ -113,7 +113,7 @@ def _named(name: str, names: Names | None) -> str | None:
 
 
 def _optional(model: nn.Module) -> set[str]:
-    """What need not be in a file: rates and other numbers of the noise, and counts of batches."""
+    """Names that need not be in a file: rates and other numbers of the noise, and counts of batches."""
     found = {name for name, _ in model.named_buffers() if name.endswith("num_batches_tracked")}
     for path, part in model.named_modules():
         if isinstance(part, StochasticModule):
@@ -131,7 +131,7 @@ def _check(
     *,
     partial: bool,
 ) -> None:
-    """Raise unless every tensor has a place of its own that it fits, and every weight a tensor."""
+    """Raise unless every tensor fits one weight of the model, and every weight has a tensor."""
     troubles = []
     unknown = [name for name, target in chosen.items() if target not in state]
     if unknown:
@@ -167,7 +167,7 @@ def _check(
 
 
 def _check_used(names: Mapping[str, str | None], outline: Mapping[str, Tensor]) -> None:
-    """Raise where a name of the mapping is none of the file's: one that is misspelt would change nothing."""
+    """Raise if a name of the mapping is not in the file: a misspelt name would go unnoticed."""
     for name in names:
         if name and not any(other == name or other.startswith(f"{name}.") for other in outline):
             raise ValueError(must("load_weights", "names", "names or paths that the file has", name))

@@ -1,4 +1,4 @@
-"""Random numbers: bits, the noises made of them, and noise that a seed, a site and a draw name."""
+"""Random numbers: bits, the noise made of them, and noise that (seed, site, draw) determine."""
 
 from bayesdrop.noise.pixels import PixelNoise, PixelSource
 from bayesdrop.noise.samplers import KeepNoise, Noise

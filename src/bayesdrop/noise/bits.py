@@ -1,4 +1,4 @@
-"""Random bits for masks: 32 a value, from a held generator or fresh ones that follow `torch.manual_seed`."""
+"""Random bits for masks, 32 a value: from a given generator, or as `torch.manual_seed` determines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MIXING_ROUNDS = 12
 
 
 class _Fresh(threading.local):
-    """A generator of every thread's own, set to a new state for every mask."""
+    """One generator for each thread, set to a new state for every mask."""
 
     def __init__(self) -> None:
         self.bits = np.random.SFC64(0)
@@ -45,14 +45,14 @@ _fresh = _Fresh()
 def random_bits(
     shape: Sequence[int], device: torch.device, generator: np.random.Generator | None = None
 ) -> Tensor:
-    """One random number in [0, 1) for every element, in the cheapest form that the device has.
+    """One random number in [0, 1) for every element, in the form that is cheapest on the device.
 
-    On the CPU 32 random bits (int32; read them as unsigned), made two to three times as fast as torch
-    makes uniform numbers; elsewhere, and where torch traces or batches the code, uniform numbers.
+    On the CPU 32 random bits (int32, meant as unsigned), two to three times as fast as torch makes uniform
+    numbers; elsewhere, and where torch compiles or batches the code, uniform numbers.
 
     Args:
         shape: of the result.
-        device: where it is wanted.
+        device: where the result is.
         generator: where the bits come from (they are then on the CPU); None uses torch's global
             generator, so that `torch.manual_seed` repeats them.
     """
@@ -65,14 +65,14 @@ def random_bits(
 
 
 def runs_plainly(device: torch.device) -> bool:
-    """Whether code runs as it is written: not compiled, not batched by `torch.func`."""
+    """Whether code runs eagerly on the CPU: neither compiled nor batched by `torch.func`."""
     if device.type != "cpu" or torch.compiler.is_compiling():
         return False
     return torch._C._functorch.peek_interpreter_stack() is None
 
 
 def uniform_from_bits(bits: Tensor) -> Tensor:
-    """The numbers in [0, 1], in single precision."""
+    """Random bits as numbers in [0, 1], in single precision."""
     if bits.is_floating_point():
         return bits
     # With the first bit turned, signed numbers have the order of unsigned ones, and the middle of the range
@@ -81,11 +81,12 @@ def uniform_from_bits(bits: Tensor) -> Tensor:
 
 
 class KeepRule:
-    """Which random numbers keep a unit, and what the kept ones become: made once for any number of masks.
+    """Turns random numbers into masks at the rate p; made once for any number of masks.
 
     Args:
         p: chance of dropping, resolved to 2^-32 on the CPU and 2^-24 elsewhere.
-        scaled: kept units become 1 / (1 - p), so that the mean is one (always zero at p = 1), else 1.
+        scaled: True: the mask of a kept unit is 1 / (1 - p), so that its mean is one (at p = 1 the mask is
+            always zero). False: it is 1.
     """
 
     def __init__(self, p: Tensor, *, scaled: bool = True) -> None:
@@ -94,7 +95,7 @@ class KeepRule:
         self._words: tuple[Any, Any] | None = None
 
     def mask(self, bits: Tensor, *, mirrored: bool = False) -> Tensor:
-        """0 where u < p, else the kept value.
+        """The mask of the random numbers u: 0 where u < p, else the value of a kept unit.
 
         Args:
             bits: from `random_bits`; p must broadcast against them.

@@ -1,4 +1,4 @@
-"""Noise of images that are seen tile by tile: what every pixel has of its own depends on where it is."""
+"""Noise for images that are predicted tile by tile: that of a pixel depends on its place in the image."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _SIDE = 32
 
 @dataclass(frozen=True)
 class PixelNoise:
-    """Noise of which every pixel of a map (..., H, W) has its own."""
+    """Noise that differs from pixel to pixel of a map (..., H, W)."""
 
     sample: Sampler
 
     def __call__(self, shape: tuple[int, ...], generator: np.random.Generator, /) -> Tensor:
-        """As that which it is made of."""
+        """The noise of the sampler inside."""
         return self.sample(shape, generator)
 
 
 class PixelSource(NoiseSource):
     """All noise of one seed, for a window of an image.
 
-    Noise of weights and channels has no place and is that of `NoiseSource`. Noise of every pixel comes from
-    squares of pixels, each with a generator of its own, so that two windows have the same noise where they
-    overlap. A map of fewer pixels, as after pooling, has squares of its own.
+    Noise of weights and channels does not depend on the window and is that of `NoiseSource`. Noise of pixels
+    is made in squares of pixels, each from its own generator, so that two windows have the same noise where
+    they overlap. A smaller map, as after pooling, has squares of its own pixels.
     """
 
-    #: top, left, height and width, in pixels of the image
+    #: top, left, height and width, in pixels of the image; None for the whole image
     window: tuple[int, int, int, int] | None = None
 
     def __init__(self, seed: int, *, most: int | None = None) -> None:
@@ -79,15 +79,15 @@ class PixelSource(NoiseSource):
 
 
 def _shared(start: int, length: int, square: int) -> tuple[slice, slice]:
-    """What a window and a square have in common along one axis: its place in the one and in the other."""
+    """The overlap of a window and a square along one axis, as a slice of the window and one of the square."""
     low, high = max(start, square), min(start + length, square + _SIDE)
     return slice(low - start, high - start), slice(low - square, high - square)
 
 
 def _scale(length: int, of_map: int) -> float:
-    """Pixels of the image for one of a map: 4 after two poolings, 1/2 of one that is twice as large.
+    """Pixels of the image for one pixel of a map: 4 after two poolings, 1/2 for a map twice as large.
 
-    Convolutions without padding leave a few pixels less, which are the same few in every window.
+    Convolutions without padding leave a few pixels fewer, the same number in every window; hence `round`.
     """
     return float(round(length / of_map)) if of_map <= length else 1 / round(of_map / length)
 

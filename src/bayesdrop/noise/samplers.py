@@ -25,7 +25,7 @@ __all__ = [
 
 
 def keep_mask(p: Tensor, shape: Sequence[int], generator: np.random.Generator | None = None) -> Tensor:
-    """z / (1 - p) with z = 0 with probability p, else 1.
+    """Masks z / (1 - p), where z is 0 with probability p, else 1.
 
     Args:
         p: chance of dropping; must broadcast against `shape`.
@@ -64,7 +64,7 @@ def gaussian_multiplier(
 
 
 class Noise(ABC):
-    """A sampler that knows its moments: elements of a noise are independent of each other."""
+    """A sampler that knows its mean and variance; the elements of its noise are independent."""
 
     @abstractmethod
     def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
@@ -87,9 +87,9 @@ class KeepNoise(Noise):
 
     Attributes:
         p: chance of dropping.
-        start: the first position of a sequence that the noise is for, where every position has noise of its
-            own, whatever the length of the sequence; None where there are no positions.
-        tiled: whether it is noise of pairs of positions, as weights of attention are.
+        start: where each position of a sequence has its own noise, whatever the sequence's length: the
+            position that the noise begins with. None for noise without positions.
+        tiled: whether it is noise of pairs of positions, as of attention weights.
     """
 
     is_mask: ClassVar[bool] = True
@@ -136,7 +136,7 @@ class GaussianMultiplier(Noise):
 
 @dataclass(frozen=True)
 class NormalNoise(Noise):
-    """N(0, 1), on `device` where the global generator makes it."""
+    """N(0, 1); on `device` if it comes from the global generator."""
 
     device: torch.device
 

@@ -1,4 +1,4 @@
-"""Noise keyed by (seed, site, draw): order-free, and cheap for many draws at once."""
+"""Noise keyed by (seed, site, draw): the same in whatever order it is made, and cheap for many draws."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESOLUTION = 2**32
 
 
 def threshold_and_scale(p: Tensor, *, scaled: bool = True) -> tuple[Any, Any]:
-    """The smallest word that is kept, and 1 / (1 - p) in single precision unless p has more."""
+    """The smallest 32-bit word that keeps a unit, and 1 / (1 - p), in single precision unless p is double."""
     kind: Any = np.float64 if p.dtype == torch.float64 else np.float32
     if p.dim() == 0:
         # Python numbers: arrays of no dimension take ten times as long.
@@ -37,8 +37,8 @@ def threshold_and_scale(p: Tensor, *, scaled: bool = True) -> tuple[Any, Any]:
 class Sampler(Protocol):
     """Makes noise of a shape on the CPU; leading axes beyond the site's own are independent draws.
 
-    A `bayesdrop.noise.samplers.Noise` also knows its mean and variance, which is what prediction
-    without draws needs. A `KeepNoise`, whose `is_mask` is true, need not be called: its words are read here.
+    A `bayesdrop.noise.samplers.Noise` also knows its mean and variance, which prediction without draws
+    needs. A `KeepNoise`, whose `is_mask` is true, is not called: `NoiseSource` makes its masks itself.
     """
 
     def __call__(self, shape: tuple[int, ...], generator: np.random.Generator, /) -> Tensor: ...
@@ -64,8 +64,8 @@ _TILE = 32
 def block_size(shape: tuple[int, ...]) -> int:
     """How many consecutive draws of a site come from one generator.
 
-    Seeding a generator costs as much as a thousand random numbers, so that small masks are made for
-    many draws at once. The number depends on the shape alone, never on how many draws are asked for.
+    Seeding a generator costs as much as a thousand random numbers, so small masks are made for many draws
+    at once. The number depends on the shape alone, never on how many draws are wanted.
     """
     return max(1, min(_BLOCK_DRAWS, _BLOCK_ELEMENTS // max(1, math.prod(shape))))
 
@@ -75,8 +75,8 @@ class NoiseSource:
 
     Args:
         seed: names the sequence of functions.
-        most: draws from this one on will hardly be asked for, and are made only if they are.
-        once: no neighbour of a draw will be asked for: masks are made of the draw alone.
+        most: how many draws will probably be wanted; later ones are made only when they are.
+        once: single draws are wanted, not their neighbours: a mask is made for one draw at a time.
     """
 
     def __init__(self, seed: int, *, most: int | None = None, once: bool = False) -> None:
@@ -133,7 +133,7 @@ class NoiseSource:
                 words = self._words(site, block, stop * elements)
                 np.multiply((words >= threshold).reshape(place.shape), scale, out=place)
             else:
-                # The rest of it may be asked for next.
+                # The rest of the block may be wanted next: keep it.
                 kept = self._block(site, block, size, stop, shape, sample)[start:stop]
                 place[:] = kept.reshape(place.shape).numpy()
         return torch.from_numpy(masks.reshape(count, *shape))
@@ -153,16 +153,16 @@ class NoiseSource:
             noise = torch.from_numpy(np.multiply(words >= threshold, scale))
         else:
             noise = sample((size, *shape), self.generator(site, block))
-        # A block of one draw is not asked for twice by a loop over draws: keeping it would only hold memory.
+        # A loop over draws uses a block of one draw once: keeping it would only hold memory.
         if size > 1:
             self._latest[site, shape] = (block, noise)
         return noise
 
     def _positions(self, site: str, first: int, count: int, shape: tuple[int, ...], sample: _Mask) -> Tensor:
-        """Masks of which a position's part depends on the position, not on how many there are.
+        """Masks in which the part of a position does not depend on how many positions there are.
 
-        (positions, units), rows being an axis of length one somewhere: word after word, from the first
-        position. (1, heads, positions, positions): in tiles, each from a generator of its own.
+        Of shape (positions, units) and an axis of length one for the rows: word after word, from the first
+        position. Of shape (1, heads, positions, positions): in tiles, each from its own generator.
         """
         threshold, scale = threshold_and_scale(sample.p)
         start, elements = sample.start or 0, math.prod(shape)
@@ -197,7 +197,7 @@ class NoiseSource:
         return kept[:, offset : offset + queries, :keys]
 
     def _made(self, block: int, size: int) -> int:
-        """How many draws of a block to make: a mask is word after word, so that its head can stand alone."""
+        """How many draws of a block to make. The first need no later ones: words come draw after draw."""
         if self._most is None:
             return size
         left = self._most - block * size
@@ -209,7 +209,7 @@ class NoiseSource:
         return bits.random_raw((count + 1) // 2).view(np.uint32)[:count]
 
     def generator(self, site: str, block: int) -> np.random.Generator:
-        """The random numbers of a block of a site, from the first on; good until the next is asked for."""
+        """The generator of a block of a site, in its first state. The next call resets the same generator."""
         return _generator.seeded(self._key(site, block))
 
     def _key(self, site: str, block: int) -> bytes:
@@ -220,7 +220,7 @@ _ONE = np.uint64(1).tobytes()
 
 
 class _Generator(threading.local):
-    """A generator of every thread's own, set to a state before every use: making one takes longer."""
+    """One generator for each thread, whose state is set before every use: making a new one takes longer."""
 
     def __init__(self) -> None:
         self._bits = np.random.SFC64(0)
@@ -228,7 +228,7 @@ class _Generator(threading.local):
         self._state = self._bits.state
 
     def seeded(self, key: bytes) -> np.random.Generator:
-        """Three words of a cryptographic hash and a counter: a state as good as any of SFC64's."""
+        """The generator, its state set to the three words of a cryptographic hash and SFC64's counter."""
         self._state["state"]["state"] = np.frombuffer(key + _ONE, np.uint64)
         self._bits.state = self._state
         return self._generator

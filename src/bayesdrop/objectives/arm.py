@@ -1,4 +1,4 @@
-"""Losses of models with learned masks: their gradient in the rates is estimated without bias."""
+"""Losses of models with learned masks, with unbiased estimates of the gradient in the rates."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["RowsMeet", "arm_loss", "learns_masks"]
 
 LossPerExample = Callable[[Any], Tensor]
 _LOSSES = "a function that gives the loss of every row, shape (N,)"
-# Models that were told of already.
-_TOLD: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+# Models for which there was a warning already.
+_WARNED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 class RowsMeet(UserWarning):
-    """The gradient of learned rates has a larger variance than it need have: rows meet behind the masks."""
+    """Rows depend on each other after the learned masks, which makes gradients of the rates noisier."""
 
 
 def learns_masks(model: nn.Module) -> bool:
@@ -48,24 +48,26 @@ def arm_loss(
 
         d/da E_z [ (1/N) sum_i L_i(z_i) ]       estimated from L_i at the masks and at their mirror images
 
-    The masks of all layers are independent of each other given their rates, so that two passes serve all
-    layers together. The second pass builds no graph, starts at the first learned mask, shares all other
-    noise with the first and leaves BatchNorm's statistics alone.
+    The masks of all layers are independent given their rates, so that two passes are enough for all layers
+    together. The second pass builds no graph, starts at the first learned mask, has all other noise in common
+    with the first and does not change BatchNorm's statistics.
 
     Args:
-        model: in `train()` mode; one without learned masks, or in `eval()` mode, is simply run.
+        model: in `train()` mode; without learned masks, or in `eval()` mode, it is run once.
         loss_per_example: from the model to the losses of the rows, shape (N,), neither averaged nor
             summed: `lambda model: F.cross_entropy(model(x), y, reduction="none")`. Called once a pass.
         estimator: "disarm" (two passes, lowest variance), "arm" (two), "loo" (two or more independent
             passes) or "reinforce" (one).
-        num_passes: for "loo", how many.
+        num_passes: for "loo", how many passes.
 
-    Each row's rates are credited with that row's own loss. Where rows meet behind a learned mask
-    (BatchNorm in training mode), that would be wrong, as a row's mask moves the losses of the others: for the
-    masks before the last such place the loss of the whole batch is used. That is still unbiased; its variance
-    grows with the batch, and `RowsMeet` warns of it, once a model. Masks behind the last BatchNorm keep their
-    rows, and so do all masks where BatchNorm is in eval mode or frozen, see
-    `bayesdrop.layers.freeze_batch_norm`. A layer whose rows are not the loss's has the whole loss, too.
+    The gradient of a row's mask is estimated from that row's loss. Where rows depend on each other after a
+    learned mask (BatchNorm in training mode), that would be wrong, as a row's mask changes the losses of
+    other
+    rows: for all masks before the last BatchNorm the loss of the whole batch is used. That is still unbiased,
+    but its variance grows with the batch; `RowsMeet` warns of it, once a model. Masks after the last
+    BatchNorm use the losses of their rows, and so do all masks if BatchNorm is in eval mode or frozen, see
+    `bayesdrop.layers.freeze_batch_norm`. A mask whose rows are not those of the loss also uses the whole
+    loss.
 
     Returns: shape (); its value is the mean loss of the first pass.
     Reference: Boluki et al. (2020), section 2.3.
@@ -100,22 +102,22 @@ def arm_loss(
             all_losses.append(_again(prefix, other, loss_per_example, plain))
             all_masks.append(other.masks)
     if prefix.num_coupled:
-        _tell(plain, first.masks[: prefix.num_coupled])
+        _warn_rows_meet(plain, first.masks[: prefix.num_coupled])
     surrogate = _surrogate(estimator, all_losses, all_masks, prefix.num_coupled)
     return losses.mean() + surrogate
 
 
-def _tell(model: nn.Module, masks: list[LearnedMask]) -> None:
-    """Warn, once a model, that the rows of these masks meet."""
-    if model in _TOLD:
+def _warn_rows_meet(model: nn.Module, masks: list[LearnedMask]) -> None:
+    """Warn, once a model, that rows depend on each other after these masks."""
+    if model in _WARNED:
         return
-    _TOLD.add(model)
+    _WARNED.add(model)
     logits = {id(mask.parameter) for mask in masks}
     layers = ((name, part) for name, part in model.named_modules() if isinstance(part, LearnableDropout))
     paths = [name or "the model itself" for name, part in layers if id(part.logit_p) in logits]
     named = ", ".join(map(repr, paths[:4])) + (f" and {len(paths) - 4} more" if len(paths) > 4 else "")
     message = (
-        f"arm_loss: BatchNorm in training mode mixes rows behind the learned masks of {named}: the gradient "
+        f"arm_loss: BatchNorm in training mode mixes rows after the learned masks of {named}: the gradient "
         "of their rates is unbiased, but of a variance that grows with the batch. "
         "bayesdrop.layers.freeze_batch_norm(model), once its statistics are good, keeps rows apart."
     )
@@ -126,7 +128,7 @@ def _again(prefix: Prefix, masks: MaskPass, loss_per_example: LossPerExample, mo
     """One more pass, of the same shape as the first."""
 
     def run() -> Tensor:
-        # A beginning that could not be replayed may have asked for masks already.
+        # A replay that was broken off may have made masks already.
         masks.masks.clear()
         return _checked_losses(loss_per_example(model))
 
@@ -140,10 +142,10 @@ def _surrogate(
     """A zero whose gradient in the logits is the estimate, for the mean over rows.
 
     Args:
-        estimator: which.
+        estimator: its name.
         losses: of the rows, in every pass.
         passes: the masks of every pass.
-        num_coupled: how many of them, the first, have rows that meet later.
+        num_coupled: for how many of the first masks rows depend on each other later.
     """
     num_rows = losses[0].shape[0]
     terms = []
@@ -170,7 +172,7 @@ def _checked_losses(losses: Any) -> Tensor:
 
 @contextmanager
 def _random_state_of_first_pass() -> Iterator[None]:
-    """Later passes leave torch's generator as the first one did."""
+    """A context: torch's generator is put back to its state after the first pass."""
     state = torch.get_rng_state()
     try:
         yield

@@ -36,17 +36,17 @@ class NegativeELBO(nn.Module):
 
         loss = -(1/M) sum_batch log p(y_i | f(x_i)) + KL(q || prior) / N
 
-    The losses that papers print are multiples of it: with a Gaussian of precision tau, the half squared
-    error with weight decay is loss / tau and the squared error 2 loss / tau; the heteroscedastic
-    exp(-s) (y - m)^2 + s is 2 loss; the cross-entropy is loss itself (constants aside).
+    The losses in the papers are multiples of it, up to constants: with a Gaussian of precision tau, half the
+    squared error with weight decay is loss / tau, and the squared error 2 loss / tau; the heteroscedastic
+    exp(-s) (y - m)^2 + s is 2 loss; the cross-entropy is the loss itself.
 
     Args:
-        likelihood: what the model's output means; its own parameters (a learned noise) are this module's
-            parameters.
+        likelihood: what the model's output means; its own parameters (a learned noise) become parameters of
+            this module.
         num_data: N, the number of rows in the whole training set. May be changed as data grow.
         length_scale: prior length scale for all layers, used instead of the layers' own.
-        estimator: of the gradient in the rates of `LearnableDropout`, see `arm_loss`; the loop that calls
-            the objective is the same for all posteriors.
+        estimator: of the gradient in the rates of `LearnableDropout`, see `arm_loss`. Loops that call the
+            objective need not know of it.
         num_passes: of that estimator.
 
     `objective(model, x, y)` gives `ElboTerms`. Targets (N, ...); values of a row are summed.
@@ -69,7 +69,7 @@ class NegativeELBO(nn.Module):
         num_passes: int | None = None,
     ) -> None:
         super().__init__()
-        # A module given for a number would be taken in as a part, past the check of the property.
+        # Checked here too: nn.Module.__setattr__ would register a module before the property could refuse it.
         num_data = _checked_num_data(num_data)
         if not isinstance(likelihood, Likelihood):
             raise TypeError(must("NegativeELBO", "likelihood", "a Likelihood, as Gaussian()", likelihood))

@@ -12,10 +12,10 @@ def precision_from_weight_decay(
 ) -> float:
     """tau = (1 - p) l^2 r / (2 N lambda): the precision that a dropout network was trained at.
 
-    It goes with the objective r (1/N) sum_n |y_n - f(x_n)|^2 / 2 + lambda |M|^2, M being the weights
-    before any division by 1 - p. Where the penalty is written (lambda / 2) |M|^2, pass half of that
-    lambda. The ratio r / lambda that Gal & Ghahramani (2015) give in section 3.4 is the case l = 1,
-    p = 0 with a sum over the data instead of a mean and half the penalty.
+    The objective is r (1/N) sum_n |y_n - f(x_n)|^2 / 2 + lambda |M|^2, M being the weights before any
+    division by 1 - p. Where the penalty is written (lambda / 2) |M|^2, pass half of that lambda. The ratio
+    r / lambda of Gal & Ghahramani (2015), section 3.4, is the case l = 1, p = 0 with a sum over the data
+    instead of a mean and half the penalty.
 
     Args:
         weight_decay: lambda, above 0.

@@ -1,4 +1,4 @@
-"""Run a forward pass again from its first learned mask on: what comes before is remembered."""
+"""Running a forward pass again from its first learned mask on, with the kept results of what comes before."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _BATCH_NORMS = (nn.functional.batch_norm, torch.batch_norm)
 
 
 class _CannotReplay(Exception):
-    """The pass does not begin as the first one did, or has changed what it began with."""
+    """The pass does not begin as the first one did, or the first has changed its results in place."""
 
 
 class Prefix(TorchFunctionMode):
-    """Watches a first pass; later passes take the results of its beginning instead of computing them.
+    """Records the beginning of a first pass; later passes reuse its results instead of computing them.
 
-    Every torch function that runs before `end` is remembered with its result, and given again in the
-    same order: any graph, any Python code, other random layers included. Where a later pass does not
-    begin in the same way, it is run in full.
+    Every torch function that runs before `end` is kept with its result; later passes get the results in the
+    same order, whatever the graph and the Python code, other random layers included. A later pass that does
+    not begin in the same way is run in full.
 
     Args:
-        masks: the learned masks that the first pass has asked for so far.
+        masks: the list of learned masks that the first pass has used so far.
     """
 
     def __init__(self, masks: Sequence[Any]) -> None:
@@ -38,13 +38,13 @@ class Prefix(TorchFunctionMode):
         self._state: Literal["recording", "after", "replaying"] = "recording"
         self._results: list[tuple[Callable[..., Any], Any, list[tuple[Tensor, int]]]] = []
         self._position = 0
-        #: how many masks, the first ones, stand before a place where rows share batch statistics
+        #: how many of the first masks come before a BatchNorm that mixes rows
         self.num_coupled = 0
 
     def end(self) -> None:
-        """The first learned mask is reached: from here on every pass computes for itself."""
+        """End the beginning, at the first learned mask: from here on every pass computes for itself."""
         if self._state == "recording":
-            # A tensor that the pass changes in place later cannot serve as a beginning again.
+            # Versions show later whether the pass has changed one of these tensors in place.
             self._results = [(f, r, [(t, t._version) for t in _tensors(r)]) for f, r, _ in self._results]
         self._state = "after"
 
@@ -53,7 +53,7 @@ class Prefix(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if self._state == "after":
-            if self._is_first and func in _BATCH_NORMS and _uses_batch_statistics(func, args, kwargs):
+            if self._is_first and func in _BATCH_NORMS and _uses_batch_statistics(args, kwargs):
                 self.num_coupled = len(self._masks)
             return func(*args, **kwargs)
         if self._state == "recording":
@@ -69,9 +69,9 @@ class Prefix(TorchFunctionMode):
         return result
 
     def again(self, run: Callable[[], Tensor]) -> Tensor:
-        """A later pass: `run()`, its beginning taken from the first one where that can be done.
+        """A later pass: `run()`, with the beginning of the first pass if it can be reused.
 
-        A model without any learned mask on its way has no beginning to speak of; it is run in full.
+        Without a learned mask in the first pass there is no such beginning, and `run()` computes everything.
         """
         ended = self._state == "after"
         self._is_first = False
@@ -91,16 +91,14 @@ def _tensors(result: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
 
 
-def _uses_batch_statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call of batch norm is told that it trains."""
-    position = 5 if func is nn.functional.batch_norm or func is torch.batch_norm else -1
-    training = kwargs.get("training", args[position] if len(args) > position else False)
-    return bool(training)
+def _uses_batch_statistics(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call of batch norm has `training` true, and so mixes rows."""
+    return bool(kwargs.get("training", args[5] if len(args) > 5 else False))
 
 
 @contextmanager
 def buffers_kept(model: nn.Module) -> Iterator[None]:
-    """Buffers, as BatchNorm's statistics, move in copies inside the block: afterwards they are as before."""
+    """A context: passes change copies of buffers, as BatchNorm's statistics; the originals are put back."""
     kept: list[tuple[nn.Module, str, Tensor]] = []
     try:
         for module in model.modules():

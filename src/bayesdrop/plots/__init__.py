@@ -1,4 +1,4 @@
-"""Pictures of predictions: axes and a `Prediction`, or what `metrics` found, in; axes out."""
+"""Plots of predictions and of results of `metrics`: functions from matplotlib axes and these to the axes."""
 
 from bayesdrop.plots.acquisition import plot_acquisition
 from bayesdrop.plots.calibrated import plot_calibration, plot_reliability

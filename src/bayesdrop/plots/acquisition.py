@@ -1,4 +1,4 @@
-"""What labels buy: a score against the number of labels, over repeats."""
+"""Active learning: a score against the number of labels, over repeats."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def plot_acquisition(
 
     Args:
         ax: matplotlib axes.
-        labels: (S,) how many labels had been asked for.
+        labels: (S,) numbers of labels at each point.
         values: (S,) or (R, S) accuracies, say, of R repeats; or R sequences of at most S, which are averaged
-            as far as all of them go.
+            up to the end of the shortest.
         band: from the lowest to the highest repeat ("range"), the mean +- their standard deviation ("std"),
             or +- the standard error of the mean ("error"). None, and a single repeat, have no band.
-        runs: draw every repeat as a thin line, as far as it goes.
+        runs: draw every repeat as a thin line, to its end.
         color: of lines and band.
         label: of the mean, for a legend.
 

@@ -1,4 +1,4 @@
-"""Calibration: what was promised against what came true."""
+"""Calibration curves: observed frequencies against predicted probabilities."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class ConfidenceCurve(Protocol):
 
     @property
     def confidence(self) -> Values:
-        """(B,) mean probability given."""
+        """(B,) mean predicted probability."""
 
     @property
     def accuracy(self) -> Values:
-        """(B,) share that came true."""
+        """(B,) observed frequency."""
 
     @property
     def count(self) -> Values:
-        """(B,) how many fell in the bin."""
+        """(B,) how many are in the bin."""
 
     @property
     def edges(self) -> Values:
@@ -54,7 +54,7 @@ def plot_calibration(
     color: Any = BLUE,
     label: str | None = None,
 ) -> Any:
-    """How often targets fall below predictive quantiles, against how often they should; or into intervals.
+    """Share of targets below predictive quantiles, or in predictive intervals, against the nominal share.
 
     With `intervals`, below the diagonal is overconfident: targets fall outside too often.
 
@@ -116,7 +116,7 @@ def plot_reliability(
         curve: from `metrics.reliability_curve` or `metrics.class_reliability_curve`; or confidence and
             accuracy, (B,) each or (R, B) of R runs, which are averaged, NaN where a bin is empty: these have
             no `chance`.
-        counts_ax: axes for the count of every bin, below, say; none if None.
+        counts_ax: axes for the count of every bin; None draws no counts.
         chance: draw bars about the diagonal, within which some 95 % of the dots of calibrated predictions
             lie: two standard errors sqrt(c (1 - c) / n) each way.
         difference: draw accuracy less confidence, about 0, which shows small errors better.
@@ -183,7 +183,7 @@ def _drawn(
     label: str | None,
     xlabel: str = "confidence",
 ) -> Any:
-    """Dots at every bin, and what they should be."""
+    """Draw a dot for every bin, and the line of calibrated predictions."""
     if difference:
         ax.axhline(0, color=MUTED, linewidth=1, linestyle="--", zorder=1)
     else:

@@ -1,4 +1,4 @@
-"""What pictures are drawn from, checked before anything is drawn."""
+"""Checks of the arguments of plots, made before anything is drawn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Numbers = NDArray[np.float64]
-#: what a picture takes where it needs numbers
+#: what a plot accepts as numbers
 Values = Tensor | NDArray[Any] | Sequence[Any]
 
 _CLASS_SCORES = ("entropy", "expected_entropy", "mutual_information", "variation_ratio")
@@ -37,7 +37,7 @@ _NUMBER_SCORES = ("std", "epistemic", "aleatoric")
 
 
 def numbers(owner: str, argument: str, value: Any, *dims: int, finite: bool = True) -> Numbers:
-    """The value as an array of doubles with an allowed number of axes, and not empty."""
+    """The value as an array of doubles; raise if it is empty or has another number of axes than `dims`."""
     try:
         array = np.asarray(
             [_array(part) for part in value] if isinstance(value, list | tuple) else _array(value)
@@ -57,14 +57,14 @@ def numbers(owner: str, argument: str, value: Any, *dims: int, finite: bool = Tr
 
 
 def _array(value: Any) -> Any:
-    """What numpy can read: a tensor may have a gradient, or be of a dtype that it does not know."""
+    """A tensor as an array of doubles, without its gradient; other values as they are."""
     return value.detach().cpu().double().numpy() if isinstance(value, Tensor) else value
 
 
 def row_numbers(
     owner: str, argument: str, value: Any, rows: int | None = None, *, like: str = "x"
 ) -> Numbers:
-    """(N,) from (N,) or (N, 1); of as many rows as the argument `like` has, if they are given."""
+    """(N,) from (N,) or (N, 1); raise unless there are `rows` rows, as in the argument `like`."""
     array = numbers(owner, argument, value, 1, 2)
     if array.ndim == 2 and array.shape[1] != 1:
         raise ValueError(must(owner, argument, "of shape (N,) or (N, 1)", array.shape))
@@ -91,7 +91,7 @@ def output_numbers(owner: str, name: str, value: Tensor, output: int) -> Numbers
 
 
 def score_numbers(owner: str, prediction: Prediction, score: Any) -> Numbers:
-    """(N,) a score of rows, by its name or as numbers."""
+    """(N,) scores of rows, from the name of a score or from numbers."""
     if not isinstance(score, str):
         return row_numbers(owner, "score", score, len(prediction), like="prediction")
     allowed = _CLASS_SCORES if has_classes(prediction) else _NUMBER_SCORES
@@ -130,7 +130,7 @@ def has_classes(prediction: Prediction) -> bool:
 def check_prediction(
     owner: str, prediction: Any, *, classes: bool | None = None, spread: bool = True
 ) -> None:
-    """Raise unless it is a Prediction: of classes or of numbers as asked, and of draws that have a spread."""
+    """Raise unless `prediction` is a Prediction; of `classes` or numbers; and, for `spread`, of 2 draws."""
     if not isinstance(prediction, Prediction):
         raise TypeError(must(owner, "prediction", "a Prediction", prediction))
     if classes is False and has_classes(prediction):

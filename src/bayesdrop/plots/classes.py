@@ -1,4 +1,4 @@
-"""Classes over an ordered quantity: every draw's opinion, and how far they part."""
+"""Classes over an ordered quantity: the probabilities of every draw, and their uncertainty."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def plot_spread(
     colors: Sequence[Any] = COLORS,
     width: float = 0.6,
 ) -> Any:
-    """Every draw's value at every place as a dot, the draws side by side in the order they were made.
+    """The value of every draw at every row as a dot, draws side by side in their order.
 
     Args:
         ax: matplotlib axes.
-        x: (N,) or (N, 1) where the rows lie.
+        x: (N,) or (N, 1) positions of the rows.
         values: (T, N), or (T, N, K) with a colour for each k.
         names: K names, for a legend.
-        colors: one after another, one for each k.
-        width: of the T dots of a row, as a share of the smallest distance of rows.
+        colors: used in turn, one for each k.
+        width: of the T dots of a row, as a share of the smallest distance between rows.
 
     Returns: the axes.
     """
@@ -84,17 +84,17 @@ def plot_class_draws(
     names: Sequence[str] | None = None,
     colors: Sequence[Any] = COLORS,
 ) -> Any:
-    """Softmax inputs and softmax outputs of every draw, for the classes that come out on top.
+    """Softmax inputs and softmax outputs of every draw, for the most probable classes.
 
-    A class may have an output near 1 in one draw and near 0 in the next: the mean hides it, this shows it.
+    A class may have an output near 1 in one draw and near 0 in the next, which the mean does not show.
 
     Args:
-        axes: two of them, for the inputs and for the outputs.
-        x: (N,) or (N, 1) where the rows lie: an angle, a dose, a time.
+        axes: two axes, for the inputs and for the outputs.
+        x: (N,) or (N, 1) positions of the rows: an angle, a dose, a time.
         prediction: of classes, probabilities (N, K), with its draws kept.
-        classes: how many classes, those of most probability over all rows; or which ones.
+        classes: how many classes, the most probable over all rows; or which ones.
         names: of all K classes, for a legend; their indices if None.
-        colors: one after another, a class each.
+        colors: used in turn, one for each class.
 
     Returns: the axes, as they were given.
     Reference: Gal & Ghahramani (2016), figure 4.
@@ -113,7 +113,7 @@ def plot_class_draws(
     with torch.no_grad():
         probs = likelihood.class_log_probs(prediction.draws, leading=1).exp()
     inputs = prediction.draws
-    if isinstance(likelihood, Bernoulli):  # one logit f says what (0, f) would
+    if isinstance(likelihood, Bernoulli):  # one logit f means the same as the two logits (0, f)
         inputs = torch.stack((torch.zeros_like(inputs), inputs), -1)
     for ax, values in ((inputs_ax, inputs), (outputs_ax, probs)):
         table = values.reshape(len(prediction.draws), len(prediction), count)[..., shown]
@@ -132,15 +132,15 @@ def plot_class_uncertainty(
     scores: Sequence[str] = ("entropy", "mutual_information", "variation_ratio"),
     colors: Sequence[Any] = COLORS,
 ) -> Any:
-    """How unsure a prediction of classes is over an ordered quantity, a line for every score.
+    """The uncertainty of a prediction of classes over an ordered quantity, a line for every score.
 
     Args:
         ax: matplotlib axes.
-        x: (N,) or (N, 1) where the rows lie; they are drawn in order of x.
+        x: (N,) or (N, 1) positions of the rows; they are drawn in order of x.
         prediction: of classes, probabilities (N, K); or the scores themselves, {name: (N,)}.
         scores: "entropy", "expected_entropy", "mutual_information" (in nats) and "variation_ratio" (a
             share), or names of the mapping.
-        colors: one after another, a score each.
+        colors: used in turn, one for each score.
 
     Returns: the axes.
     """
@@ -164,7 +164,7 @@ def plot_class_uncertainty(
 
 
 def _shown_classes(owner: str, prediction: Prediction, classes: int | Sequence[int]) -> list[int]:
-    """Indices of the classes to draw, rising where they are chosen by their probability."""
+    """Indices of the classes to draw; in rising order if they are chosen by their probability."""
     probs = prediction.class_probs.reshape(len(prediction), -1)
     count = probs.shape[1]
     if isinstance(classes, int) and classes >= 1 and not isinstance(classes, bool):

@@ -39,10 +39,10 @@ def plot_bands(
 
     Args:
         ax: matplotlib axes.
-        x: (N,) or (N, 1) where the rows lie; they are drawn in order of x.
-        prediction: of N rows; or a mean and a standard deviation, (N,) each, of anything.
+        x: (N,) or (N, 1) positions of the rows; they are drawn in order of x.
+        prediction: of N rows; or a pair (mean, standard deviation), (N,) each.
         output: which of the D outputs of a prediction.
-        num_std: the k of every band; they are drawn one over another, the widest first.
+        num_std: the k of every band; they are drawn over each other, the widest first.
         color: of the line and of the bands.
         label: of the line, for a legend.
 
@@ -62,8 +62,8 @@ def plot_bands(
         check_prediction(owner, prediction)
         mean = output_numbers(owner, "prediction.mean", prediction.mean, output)[order]
         std = output_numbers(owner, "prediction.std", prediction.std, output)[order]
-    # Bands lie over one another, so that the shade at a point tells how many of them hold it. The more
-    # there are the lighter each, or the line would drown in the innermost.
+    # Bands lie over each other, so that the shade at a point shows how many of them contain it. The more
+    # bands the lighter each, so that the line stays visible on the innermost.
     alpha = 0.22 if len(num_std) <= 2 else 1 - 0.5 ** (1 / len(num_std))
     for k in sorted(num_std, reverse=True):
         ax.fill_between(
@@ -84,17 +84,17 @@ def plot_draws(
     color: Any = BLUE,
     label: str | None = None,
 ) -> Any:
-    """The first `n` sampled functions, without noise: what "a draw is a function" looks like.
+    """The first `n` draws as functions of x, without the likelihood's noise.
 
     Args:
         ax: matplotlib axes.
-        x: (N,) or (N, 1) where the rows lie.
+        x: (N,) or (N, 1) positions of the rows.
         prediction: of N rows, with its draws kept, each draw one function; or the functions themselves,
             (T, N).
-        n: how many.
+        n: how many draws.
         output: which of the D outputs of a prediction.
-        color: of the lines; or a list, one after another.
-        label: of the first of them, for a legend.
+        color: of the lines; or a list of colours, used in turn.
+        label: of the first line, for a legend.
 
     Returns: the axes.
     """

@@ -1,4 +1,4 @@
-"""Numbers side by side, a row each: with their standard errors, or with the runs that they are means of."""
+"""Results one below another: values with standard errors, or the values of several runs with their mean."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def plot_estimates(
 
     Args:
         ax: matplotlib axes; names are written on the y axis.
-        estimates: by name, (value, standard error or None); or (R,) the values of R runs in a list, an array
-            or a tensor, which are drawn as dots with a tick at their mean; or None, for a row left empty.
-        color: of all rows, or a list, one each.
-        marker: matplotlib's, of all rows, or a list, one each.
-        shift: of the dots, in rows downwards: several calls on the same axes then lie beside each other.
+        estimates: from names to (value, standard error or None); to the values of R runs in a list, an array
+            or a tensor (R,), which are drawn as dots with a tick at their mean; or to None, for an empty row.
+        color: of all rows, or a list with one for each row.
+        marker: matplotlib's, of all rows, or a list with one for each row.
+        shift: moves the dots down, in rows, so that several calls on the same axes do not overlap.
         label: of the dots, for a legend.
 
     Returns: the axes.

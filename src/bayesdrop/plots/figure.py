@@ -1,4 +1,4 @@
-"""Figures of nobody: made without pyplot, so nothing global is touched and no display is needed."""
+"""Figures made without pyplot, so that no global state is changed and no display is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty matplotlib Figure that belongs to nobody.
+    """An empty matplotlib Figure, not managed by pyplot.
 
     Args:
         width: in inches.
@@ -32,12 +32,12 @@ def new_figure(width: float, height: float) -> Any:
 def check_picture_path(
     path: str | os.PathLike[str], *, owner: str = "save_figure", argument: str = "path"
 ) -> Path:
-    """The path, if a picture can be written there: .png, .pdf or .svg in a folder that exists.
+    """The path; raise unless a picture can be written there: .png, .pdf or .svg in a folder that exists.
 
     Args:
-        path: where the picture is to go.
-        owner: who asks, for the error.
-        argument: what the caller calls the path.
+        path: of the picture.
+        owner: the function that the error names.
+        argument: the name of its argument.
     """
     target = Path(path)
 
@@ -58,7 +58,7 @@ def check_picture_path(
 def save_figure(
     figure: Any, path: str | os.PathLike[str], *, dpi: float = 150, colors: int | None = None
 ) -> Path:
-    """Write a figure, all at once: a reader sees the old file or the new one, never a part.
+    """Write a figure to a file, which is replaced as a whole: readers never see a part.
 
     Args:
         figure: a matplotlib Figure.
@@ -80,7 +80,7 @@ def save_figure(
 
 
 def figure_bytes(figure: Any, kind: str = "png", *, dpi: float = 150) -> bytes:
-    """What a file of the figure holds, without a date: the same figure is the same PNG or PDF.
+    """The figure as the bytes of a file, without a date: the same figure gives the same PNG or PDF.
 
     Args:
         figure: a matplotlib Figure.

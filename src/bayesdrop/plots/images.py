@@ -1,4 +1,4 @@
-"""Images: under an axis, where they belong, and in a grid, by how unsure the model is of them."""
+"""Images below an axis, at their positions, and in a grid, ordered by uncertainty."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def plot_images(
     texts: Sequence[Any] | None = None,
     cmap: str = "gray_r",
 ) -> Any:
-    """Images side by side at their places on the x axis: a strip to put under other axes.
+    """Images side by side at their positions on the x axis: a strip to put below other axes.
 
-    The strip is as high as the axes, so that their shape decides the shape of the images; share the x axis
-    with the axes above.
+    The images fill the height of the axes, whose shape decides their shape; share the x axis with the axes
+    above.
 
     Args:
         ax: matplotlib axes, low and wide.
-        x: (N,) or (N, 1) where the images lie.
+        x: (N,) or (N, 1) positions of the images.
         images: (N, H, W), or with 1 or 3 channels (N, C, H, W) or (N, H, W, C).
-        texts: N of them, written under the images: the classes that they are given, say.
+        texts: N texts, written below the images: their predicted classes, say.
         cmap: matplotlib's name of the colour map, for images without colours.
 
     Returns: the axes.
@@ -85,10 +85,10 @@ def plot_image_grid(
         axes: a sequence or an array of axes, filled row by row.
         images: (N, H, W), or with 1 or 3 channels (N, C, H, W) or (N, H, W, C).
         prediction: of classes, probabilities (N, K).
-        score: "entropy", "expected_entropy", "mutual_information" or "variation_ratio"; or one's own
-            numbers (N,), higher for less sure, as `metrics.uncertainty` gives them.
-        targets: (N,) true labels; titles of wrong predictions then tell them, in another colour.
-        surest: begin at the other end, with the image that the model is surest of.
+        score: "entropy", "expected_entropy", "mutual_information" or "variation_ratio"; or numbers (N,),
+            higher for less sure, as from `metrics.uncertainty`.
+        targets: (N,) true labels; titles of wrong predictions then show them, in another colour.
+        surest: begin with the image that the model is surest of instead.
         names: of all K classes; their indices if None.
         cmap: matplotlib's name of the colour map, for images without colours.
 
@@ -133,19 +133,19 @@ def pictures_of(owner: str, images: Values, rows: int, like: str) -> Numbers:
     if array.ndim == 4 and array.shape[-1] != 3:
         raise ValueError(must(owner, "images", "of 1 or 3 channels", np.shape(images)))
     if array.ndim == 4:
-        # Matplotlib wants colours in [0, 1]; bytes and standardised images are brought there together.
+        # Matplotlib wants colours in [0, 1]; all images are scaled together.
         low, high = array.min(), array.max()
         array = (array - low) / (high - low) if high > low else np.zeros_like(array)
     return array
 
 
 def shades_of(pictures: Numbers, cmap: str) -> dict[str, Any]:
-    """One scale of greys for all images: a pale one stays pale."""
+    """Options of `imshow` that give all images one grey scale, so that a pale image stays pale."""
     if pictures.ndim == 4:
         return {}
     return {"cmap": cmap, "vmin": pictures.min(), "vmax": pictures.max(), "interpolation": "nearest"}
 
 
 def _plain(value: Any) -> Any:
-    """tensor(3) is written 3."""
+    """A number for a tensor or array of one value, so that tensor(3) is written 3."""
     return value.item() if hasattr(value, "item") else value

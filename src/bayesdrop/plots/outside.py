@@ -1,4 +1,4 @@
-"""Rows from inside the distribution against rows from outside: do scores tell them apart?"""
+"""Scores of rows from inside the distribution against those of rows from outside."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plot_score_histograms(
     log: bool = False,
     counts: bool = False,
 ) -> Any:
-    """Histograms of a score on two sets of rows, each as shares of its own set, or as numbers of rows.
+    """Histograms of a score on two sets of rows, as shares of each set or as numbers of rows.
 
     Args:
         ax: matplotlib axes.

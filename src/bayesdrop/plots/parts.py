@@ -1,4 +1,4 @@
-"""The two parts of the uncertainty against each other: what more data would teach, and what nothing would."""
+"""The two parts of the uncertainty, epistemic and aleatoric, against each other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plot_uncertainty_parts(
     """Epistemic against aleatoric uncertainty, a dot a row.
 
     For numbers the standard deviations of both parts; for classes, in nats, the mutual information against
-    the expected entropy. Above the dashed line most of the uncertainty is the model's own.
+    the expected entropy. Above the dashed line most of the uncertainty is epistemic.
 
     Args:
         ax: matplotlib axes.
@@ -49,11 +49,11 @@ def plot_uncertainty_parts(
         top: axes above, for a histogram of the aleatoric part; none if None.
         right: axes on the right, for a histogram of the epistemic part; none if None.
         bins: of the histograms.
-        marked: (N,) of booleans: rows to draw in the other colour, those that were wrong, say.
+        marked: (N,) booleans: rows to draw in the other colour, as those with wrong predictions.
         color: of the dots and histograms.
         mark: the colour of marked rows.
         label: of the rows that are not marked, for a legend.
-        mark_label: of those that are.
+        mark_label: of the rows that are marked.
 
     Returns: the axes.
     """

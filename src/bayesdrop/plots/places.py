@@ -1,4 +1,4 @@
-"""How far apart rows lie on an axis."""
+"""Distances between rows on an axis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["smallest_step"]
 
 
 def smallest_step(places: Numbers) -> float:
-    """The smallest distance of two rows that do not lie on one another; 1 if there are none.
+    """The smallest distance between two different positions; 1 if there is only one.
 
     >>> smallest_step(np.array([4.0, 1.0, 1.0, 2.0]))
     1.0

@@ -22,16 +22,15 @@ def plot_rates(
 ) -> Any:
     """The drop rate of every layer over training: a line a layer.
 
-    Where the units of a layer have rates of their own, the line is their mean and the band reaches from the
-    lowest to the highest.
+    If each unit of a layer has its own rate, the line is their mean and a band shows their range.
 
     Args:
         ax: matplotlib axes.
-        rates: what `fit` returns (a History); or the rates of S steps: {path: (S,) or (S, units)}, or a
-            list of S results of `bayesdrop.rates`.
-        steps: (S,) where they were recorded; 1, 2, ..., S if None.
+        rates: a `History` from `fit`; or the rates of S steps: {path: (S,) or (S, units)}, or a list of S
+            results of `bayesdrop.rates`.
+        steps: (S,) the steps of the rates; 1, 2, ..., S if None.
         names: of the layers, for a legend; their paths if None.
-        colors: one after another, a layer each.
+        colors: used in turn, one for each layer.
 
     Returns: the axes.
     """

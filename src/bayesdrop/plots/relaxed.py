@@ -1,4 +1,4 @@
-"""The relaxed mask of concrete dropout against the number that it is made of."""
+"""The relaxed mask of concrete dropout as a function of its uniform random number."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def plot_relaxed_mask(
         ax: matplotlib axes.
         p: chance of dropping, in (0, 1): one or several.
         temperature: t, above 0: one or several.
-        num_points: places of u, evenly between the ends, which are left out.
-        colors: one after another, a line each.
+        num_points: number of values of u, evenly spaced in (0, 1).
+        colors: used in turn, one for each line.
 
     Returns: the axes.
     Reference: Gal, Hron & Kendall (2017), Eq. 5 and figure 10.

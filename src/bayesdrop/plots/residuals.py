@@ -1,4 +1,4 @@
-"""Numbers against their targets: residuals by predicted std, intervals row by row."""
+"""Predicted numbers against targets: residuals by predicted std, intervals row by row."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def plot_residuals(
     color: Any = BLUE,
     label: str | None = None,
 ) -> Any:
-    """Distance of targets from the mean against the predicted std: does the one grow with the other?
+    """Distance of targets from the mean against the predicted std, with which it should grow.
 
     Args:
         ax: matplotlib axes.
-        prediction: of numbers; or the pair (mean, std) of one output, (N,) each, where nothing else was kept.
+        prediction: of numbers; or the pair (mean, std) of one output, (N,) each.
         y: (N,) or (N, D) targets.
         output: which of the D outputs.
         num_std: lines at k std; below that of k = 2 lie 95 % of the residuals of a Gaussian.
@@ -142,17 +142,17 @@ def plot_intervals(
     color: Any = BLUE,
     missed: Any = ORANGE,
 ) -> Any:
-    """The central interval of every row and its target, rows in order; targets that it misses stand out.
+    """The central interval and the target of every row; targets outside are drawn in another colour.
 
     Args:
         ax: matplotlib axes.
         prediction: of numbers, with its draws kept.
         y: (N,) or (N, D) targets.
         output: which of the D outputs.
-        level: probability that the intervals hold.
+        level: probability of the intervals.
         order: of the rows: by their "target", by their predicted "mean", or by the "width" of their interval.
         color: of intervals.
-        missed: the colour of targets outside of theirs.
+        missed: the colour of targets outside their interval.
 
     Returns: the axes.
     """

@@ -1,4 +1,4 @@
-"""Curves of several runs: their mean, a band over them, each as a thin line."""
+"""Curves of several runs: their mean, a band, and each run as a thin line."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def plot_runs(
     style: str = "-",
     label: str | None = None,
 ) -> Any:
-    """A line through the means of several runs, over anything that is ordered: steps, sizes, trials.
+    """The mean of several runs as a line over steps, sizes, trials or any ordered quantity.
 
     Args:
         ax: matplotlib axes.
-        x: (S,) where the values lie.
-        values: (S,), or (R, S) of R runs; or R sequences of at most S, which are averaged as far as all of
-            them go.
+        x: (S,) positions of the values.
+        values: (S,), or (R, S) of R runs; or R sequences of at most S, which are averaged up to the end of
+            the shortest.
         band: from the lowest to the highest run ("range"), the mean +- their standard deviation ("std"), or
             +- the standard error of the mean ("error"). None, and a single run, have no band.
-        runs: draw every run as a thin line, as far as it goes.
+        runs: draw every run as a thin line, to its end.
         color: of lines and band.
         style: matplotlib's short form of line and markers, as "-", "o-" or "--".
         label: of the mean, for a legend.
@@ -61,7 +61,7 @@ def draw_runs(
     style: str,
     label: str | None,
 ) -> None:
-    """What `plot_runs` draws, for a function that calls `x` by another name."""
+    """Draw as `plot_runs` does, for a function whose argument `x` has another name."""
     check_axes(owner, ax)
     places = row_numbers(owner, argument, x)
     if not is_one_of(band, ("range", "std", "error", None)):

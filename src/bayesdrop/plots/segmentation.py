@@ -15,7 +15,7 @@ from bayesdrop.predict import Prediction
 
 __all__ = ["plot_segmentation"]
 
-#: of classes, in order: neighbours differ in hue and in lightness; void is grey
+#: colours of classes, in order: neighbours differ in hue and in lightness; void is grey
 _PALETTE = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442",
     "#882255", "#44AA99", "#332288", "#DDCC77", "#AA4499", "#117733", "#88CCEE",
@@ -37,18 +37,18 @@ def plot_segmentation(
 ) -> Any:
     """Image, labels, prediction, noise and model uncertainty of segmentations, a row of axes for each.
 
-    Noise is the expected entropy, what labels of more images would not take away; model uncertainty is the
-    mutual information, what the draws disagree about. Each of the two has one scale, from 0 to its largest
-    value in the images drawn, which stands above. The classes drawn are labelled for a legend on the axes of
-    the first prediction.
+    Noise is the expected entropy, which more data would not reduce; model uncertainty is the mutual
+    information, the disagreement of the draws. Each of the two has one scale, from 0 to its largest value in
+    the images drawn, which is written above. The classes drawn are labelled for a legend on the axes of the
+    first prediction.
 
     Args:
-        axes: (R, 5) of them, or (R, 4) without targets; one row of axes may be flat. The first R images are
+        axes: (R, 5) axes, or (R, 4) without targets; a single row may be a flat list. The first R images are
             drawn.
         images: (N, H, W), or with 1 or 3 channels (N, C, H, W) or (N, H, W, C).
         prediction: of classes of pixels, labels (N, H, W); of 2 draws at least.
         targets: (N, H, W) true labels.
-        ignore_index: the label of void, drawn grey; None takes the likelihood's.
+        ignore_index: the void label, drawn grey; None: the likelihood's.
         names: of all K classes; their indices if None.
         colors: of all K classes.
         cmap: matplotlib's name of the colour map of uncertainties.

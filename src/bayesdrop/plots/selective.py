@@ -1,4 +1,4 @@
-"""The risk that is left when the least sure rows are handed over."""
+"""The risk that remains when the least sure rows are handed over."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def plot_risk_coverage(
         curve: from `metrics.risk_coverage`.
         deferred: draw it against 1 - coverage, the share of rows handed over.
         root: the square root of the risk: RMSE, where the loss is a squared error.
-        min_coverage: leave out smaller shares, whose few rows say little.
-        baseline: a dotted line at the risk of all rows, which handing over rows at random would leave.
+        min_coverage: leave out smaller shares, which are means over few rows.
+        baseline: a dotted line at the risk of all rows, which is also that of handing over rows at random.
         color: of the line.
         label: of the line, for a legend.
 

@@ -1,4 +1,4 @@
-"""What all pictures share: colours, axes with two spines, a diagonal that is drawn once."""
+"""The common style of all plots: colours, axes with two spines, a diagonal that is drawn once."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def finish_axes(
     grid: Any = False,
     **properties: Any,
 ) -> Any:
-    """The last touches: a title on the left, two spines, and what else `Axes.set` takes.
+    """Finish axes: a title on the left, two spines, a legend, a grid, and options of `Axes.set`.
 
     Args:
         axes: matplotlib axes, or several of them.
-        title: above each.
-        legend: without a frame, if something has a label: True, a place by matplotlib's name, or options of
-            one's own.
-        grid: pale lines behind all else: True for both ways, "x" or "y" for one.
+        title: above each of the axes.
+        legend: without a frame, if something has a label: True, matplotlib's name of a place, or a mapping of
+            options of `Axes.legend`.
+        grid: pale lines in the background: True for both directions, "x" or "y" for one.
         properties: as `xlabel`, `ylabel`, `xlim`, `ylim`, `xscale` and `yscale`.
 
     Returns: the axes, as they were given.
@@ -64,7 +64,7 @@ def finish_axes(
 
 
 def from_zero(ax: Any, *, x: bool = False, y: bool = True) -> None:
-    """Axes that start at 0 and end a little above all that was drawn so far."""
+    """Let the axes start at 0 and end a little above everything drawn so far."""
     if x:
         ax.set_xlim(0, 1.05 * ax.dataLim.x1 or 1)
     if y:
@@ -72,7 +72,7 @@ def from_zero(ax: Any, *, x: bool = False, y: bool = True) -> None:
 
 
 def reference_line(ax: Any, *, label: str) -> None:
-    """The diagonal of the unit square. A second curve on the same axes shares the first one's."""
+    """Draw the diagonal of the unit square, unless the axes have it already."""
     if any(line.get_gid() == "reference" for line in ax.lines):
         return
     (line,) = ax.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--", label=label, zorder=1)

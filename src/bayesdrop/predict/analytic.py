@@ -18,7 +18,7 @@ __all__ = ["batch_moments", "check_likelihood"]
 
 
 def check_likelihood(likelihood: Likelihood | None) -> None:
-    """Classes, and noise that is not Gaussian, have no closed form."""
+    """Raise unless outputs are raw or Gaussian: other likelihoods have no closed form."""
     if likelihood is not None and not isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
         hint = "Use method='draws'."
         raise TypeError(
@@ -34,7 +34,7 @@ def batch_moments(
     selection: Selection,
     output: Output | None = None,
 ) -> Statistics:
-    """Mean and variance of one batch: propagated through the model, then through the likelihood.
+    """Mean and variance of one batch, propagated through the model and then through the likelihood.
 
     With a `HeteroscedasticGaussian`, s is taken as Gaussian: E exp(s) = exp(E s + Var s / 2).
     """

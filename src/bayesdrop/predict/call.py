@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bayesdrop.errors import is_one_of, must, must_be_finite, must_be_flag, told_by, whole_number
 from bayesdrop.execute import WAYS
-from bayesdrop.inputs import Batches, Inputs, Items, NotFinite, is_batch, num_rows, take_rows
+from bayesdrop.inputs import InputBatches, Inputs, Items, NotFinite, is_batch, num_rows, take_rows
 from bayesdrop.likelihoods import Bernoulli, Categorical, Likelihood
 from bayesdrop.noise import NoiseSource, PixelSource
 from bayesdrop.predict.analytic import batch_moments, check_likelihood
@@ -59,50 +59,49 @@ def predict(
 
         mean = (1/T) sum_t E[y | f_t(x)],    variance = Var_t E[y | f_t(x)] + (1/T) sum_t Var[y | f_t(x)]
 
-    Everything that drops is random: stochastic layers, `nn.Dropout*` modules, functional dropout,
-    attention, recurrent layers, in any model and with no surgery. Everything else, BatchNorm too, is in
-    eval mode. What does not depend on noise is computed once for all draws. Training flags, buffers and
-    the global random state are afterwards as they were before.
+    All dropout of any model is random, and the model need not be changed: stochastic layers, `nn.Dropout*`
+    modules, functional dropout, attention, recurrent layers. Everything else, BatchNorm too, is in eval
+    mode. What does not depend on noise is computed once for all draws. Training flags, buffers and the
+    global random state are put back.
 
     Args:
         model: any `nn.Module` with something random in it.
-        x: a tensor or array, a tuple (positional) or mapping (keywords) of such with N rows, or an iterable
-            of such batches, as a `DataLoader`; see `items`. Arrays of floating numbers take the model's
-            precision.
+        x: a tensor or array with N rows, a tuple (positional arguments) or mapping (keywords) of these, or an
+            iterable of such batches, as a `DataLoader`; see `items`. Floating-point arrays are converted to
+            the model's precision.
         num_draws: how many functions, T.
-        seed: draw t of a seed is the same function in every call, batch size and order.
+        seed: names a sequence of functions: draw t is the same in every call, batch size and order.
         likelihood: what the outputs mean; None gives moments of the raw outputs.
-        draws: "shared": a draw is one function for all rows. "independent": noise for every row of its
-            own, seeded by the first row of its batch; per-point moments are the same.
+        draws: "shared": a draw is one function for all rows. "independent": every row has its own noise,
+            seeded by the number of its batch's first row; the moments of each row are the same.
         method: "draws": sample T functions. "moments": mean and variance in one analytic pass, without
             draws; for raw outputs and Gaussian likelihoods, and models whose operations have a rule.
         batch_size: rows that pass through the model at a time.
         keep_draws: whether `prediction.draws` is kept; None keeps up to 64 MiB.
-        targets: y, to score while the draws go by, so that `log_prob(y)` needs no kept draws.
+        targets: y, scored during the call, so that `log_prob(y)` needs no kept draws.
         tolerance: draw until the Monte Carlo standard error of every mean is below this share of its
-            predictive standard deviation, batch by batch; `num_draws` is then the most.
+            predictive standard deviation, batch by batch, or until there are `num_draws`.
         include: which sites are on: a path ("encoder", "layers.*.dropout"), a module type, a function of
             (path, module), or several of these; all if None.
         exclude: which sites are off.
         recurrent: noise between the layers of `nn.LSTM/GRU/RNN`: "module": for every time step, as the
             module does; "variational": one mask over time.
-        max_memory: bytes that the draws which are run at a time may take.
-        plan: how to run the draws, whatever it costs; chosen by shapes and rates if None. The numbers
-            are the same. `prediction.plan` tells what was done.
+        max_memory: bytes that the draws run at a time may take.
+        plan: how to run the draws, whatever it costs; chosen by shapes and rates if None. The results are
+            the same. `prediction.plan` says what was done.
         share: under `torch.distributed`, share "draws" or "rows" between the processes, each of which
             makes the same call and gets the whole prediction.
-        items: what a batch of several parts is, where `x` is an iterable. "pairs": (x, y), of which the
-            model gets x, and y is scored as `targets` if there is a likelihood. "inputs": all that the
-            model is called with. None takes two parts for a pair if the model takes one input, and asks
-            otherwise.
-        output: which tensor, of a model that returns several: a name, an index, or a function of what it
-            returns. None takes the one tensor, or `.logits`.
+        items: where `x` is an iterable, what the parts of a batch are. "pairs": (x, y); the model gets x, and
+            y is scored as `targets` if there is a likelihood. "inputs": all parts are arguments of the
+            model. None: two parts are a pair if the model takes one input; anything else is an error.
+        output: which tensor to use of a model that returns several: a name, an index, or a function of the
+            returned value. None: the one tensor, or `.logits`.
         tiles: height and width in pixels of the tiles that images (N, C, H, W) are cut into, for images too
-            large to pass at once through a model that gives maps of the size of its input. Every draw is the
-            same function in all tiles; see the page on large images. None passes images whole.
+            large for one pass of a model whose outputs are maps of the size of its input. Every draw is the
+            same function in all tiles; see the page on large images. None: images are not cut.
         overlap: pixels that neighbouring tiles share. Maps are those of the whole image, to rounding, if
             this is at least the width of the model's receptive field.
-        covariance: gather the covariance between the outputs of a row while the draws go by, so that
+        covariance: compute the covariance between the outputs of a row during the call, so that
             `prediction.covariance` needs no kept draws.
         progress: show a bar (needs the extra "cli").
 
@@ -124,7 +123,7 @@ def predict(
     first_row = 0
     if ranks is not None and share == "rows":
         x, targets, first_row = _own_rows(ranks, x, targets)
-    batches = Batches(
+    batches = InputBatches(
         model, x, batch_size=batch_size, targets=targets, items=items, scored=likelihood is not None
     )
     if method == "moments":
@@ -189,7 +188,7 @@ def predict(
         statistics,
         frozen,
         shared=draws == "shared",
-        plan=_told(sampler, statistics, num_draws, tolerance) + ("" if tiling is None else f"\n{tiling}"),
+        plan=_summary(sampler, statistics, num_draws, tolerance) + ("" if tiling is None else f"\n{tiling}"),
         draws=kept,
         targets=targets,
         joint=joint,
@@ -197,12 +196,12 @@ def predict(
 
 
 def _silent(count: int, text: str) -> None:
-    """In the place of a progress bar."""
+    """Show no progress."""
 
 
 @dataclass(frozen=True)
 class _Whole:
-    """Runs all draws of a batch, each row whole. `Stitcher` does the same with images in tiles."""
+    """Runs all draws of a batch; images are not cut. `Stitcher` does the same with images in tiles."""
 
     sampler: DrawSampler
     likelihood: Likelihood | None
@@ -215,7 +214,7 @@ class _Whole:
     def batch(
         self, batch: Inputs, rows: int, offset: int, y: Tensor | None
     ) -> tuple[Statistics, list[float]]:
-        """The statistics of a batch, and of every draw the log-probability of all its targets."""
+        """The statistics of a batch, and for every draw the log-probability of all targets together."""
         running = DrawStatistics(self.likelihood, y, covariance=self.covariance)
         for outputs in self.sampler.batch(batch, rows, offset):
             with nullcontext() if y is None else told_by("predict", "targets"):
@@ -231,12 +230,12 @@ class _Whole:
 
 def _moments(
     model: nn.Module,
-    batches: Batches,
+    batches: InputBatches,
     likelihood: Likelihood | None,
     selection: Selection,
     output: Output | None,
 ) -> Prediction:
-    """One analytic pass for each batch."""
+    """The prediction from one analytic pass for each batch."""
     check_likelihood(likelihood)
     selection.check(model)
     frozen = frozen_copy(likelihood)
@@ -249,14 +248,14 @@ def _moments(
 
 
 def _joined(parts: list[Statistics]) -> Statistics:
-    """All batches one after the other; what is not finite is said."""
+    """The statistics of all batches one after the other, with a warning of rows that are not finite."""
     shapes = {tuple(part.mean.shape[1:]) for part in parts}
     if len(shapes) > 1:
         hint = "Pad them to one length, or predict the batches apart."
         got = f"outputs of shapes {', '.join(map(str, sorted(shapes)))} for a row"
         raise ValueError(must("predict", "x", "batches whose outputs have one shape", got, hint))
     statistics = Statistics.concatenate(parts)
-    # A sum is finite only if all its terms are; looking at each takes memory of the size of the prediction.
+    # A sum is finite only if all its terms are; testing each takes memory of the size of the prediction.
     if not bool(torch.isfinite(statistics.mean.sum())):
         finite = torch.isfinite(statistics.mean)
         bad = (~finite).flatten(1).any(1) if finite.dim() > 1 else ~finite
@@ -269,11 +268,11 @@ def _joined(parts: list[Statistics]) -> Statistics:
     return statistics
 
 
-#: with a tolerance, the error is looked at after so many draws
+#: with a tolerance, the error is checked each time so many draws are done
 _CHECKED_DRAWS = 16
 
 
-def _told(sampler: DrawSampler, statistics: Statistics, num_draws: int, tolerance: float | None) -> str:
+def _summary(sampler: DrawSampler, statistics: Statistics, num_draws: int, tolerance: float | None) -> str:
     """What was done, in a few lines."""
     if tolerance is None:
         return str(sampler)
@@ -289,7 +288,7 @@ def _summed(joints: list[list[float]]) -> Tensor | None:
 
 
 def _own_rows(ranks: Ranks, x: Any, targets: Tensor | None) -> tuple[Inputs, Tensor | None, int]:
-    """The rows of inputs and targets that are this process's, and the number of the first."""
+    """The rows of inputs and targets for this process, and the number of the first."""
     if not is_batch(x):
         raise TypeError(must("predict", "x", "tensors, to share their rows", type(x)))
     start, stop = ranks.part(num_rows(x))

@@ -12,7 +12,17 @@ from torch import Tensor, nn
 
 from bayesdrop.errors import NoRandomness, must, whole_number
 from bayesdrop.execute import PreparedPerceptron, Runner, as_perceptron
-from bayesdrop.inputs import Inputs, arguments, as_tensors, is_batch, mapped, num_rows, tensors_in, to_device
+from bayesdrop.inputs import (
+    Inputs,
+    arguments,
+    as_tensors,
+    is_batch,
+    mapped,
+    num_rows,
+    structure_of,
+    tensors_in,
+    to_device,
+)
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.noise import NoiseSource, Sampler
 from bayesdrop.predict.call import predict
@@ -26,7 +36,7 @@ __all__ = ["Compiled", "compile"]
 
 #: bytes of weights, or of noise, that are kept ready for all draws
 _READY = 64 * 2**20
-#: kinds of inputs whose recordings are kept
+#: kinds of inputs whose tapes are kept
 _KINDS = 16
 
 
@@ -41,36 +51,36 @@ def compile(
     exclude: Where | Iterable[Where] | None = None,
     output: Output | None = None,
 ) -> Compiled:
-    """A model as it is now, made ready to be asked many times: `compiled(x)` is `predict(model, x, ...)`.
+    """A copy of a model, made ready for many predictions: `compiled(x)` is `predict(model, x, ...)`.
 
-    `predict` looks at a model anew in every call, so that nothing it knows can be out of date. Here the
-    caller keeps what was found: a copy of the model, its recorded pass, the noise of all draws. Training the
-    model on does not change what was compiled; compile it again. The draws are those of `predict` with the
-    same seed, to rounding.
+    `predict` studies a model again in every call, so that nothing it knows can be out of date. A compiled
+    model keeps what was found: a copy of the model, the tape of its pass, the noise of all draws. Training
+    the model further does not change what was compiled; compile it again. The draws are those of `predict`
+    with the same seed, to rounding.
 
-        ask = bd.compile(model, x, num_draws=100, likelihood=bd.Gaussian(0.1))
-        ask(x).mean, ask(other).std
+        fast = bd.compile(model, x, num_draws=100, likelihood=bd.Gaussian(0.1))
+        fast(x).mean, fast(other).std
 
-    Each new shape of inputs is recorded when it first comes, and the 16 latest are kept: a server
-    pads batches to a few sizes. A model whose pass depends on the values of its inputs by Python's own
-    control flow, which changes tensors in place, or draws numbers that nobody can hold, is refused.
+    Each new shape of inputs is recorded at its first call, and the 16 shapes used last are kept: a server
+    should pad batches to a few sizes. It is an error if Python's control flow in the model depends on values
+    of its inputs, if the model changes tensors in place, or draws numbers that no draw can hold.
 
     Args:
         model: any `nn.Module` with something random in it; it is copied.
-        example: what it will be called with: a tensor or array, a tuple or mapping of such.
+        example: inputs as in later calls: a tensor or array, or a tuple or mapping of these.
         num_draws: how many functions, T.
         seed: of the draws.
         likelihood: what the outputs mean; copied. None gives moments of the raw outputs.
         include: which sites are on, as in `predict`.
         exclude: which sites are off.
-        output: which tensor, of a model that returns several.
+        output: which tensor to use of a model that returns several, as in `predict`.
 
     Returns: a callable from inputs to a `Prediction` that has kept its draws.
 
     >>> import bayesdrop as bd
     >>> net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 1))
-    >>> ask = bd.compile(net, torch.zeros(5, 3), num_draws=20)
-    >>> ask(torch.ones(2, 3))
+    >>> fast = bd.compile(net, torch.zeros(5, 3), num_draws=20)
+    >>> fast(torch.ones(2, 3))
     Prediction((2, 1), raw outputs, 20 draws, kept)
     """
     if not isinstance(model, nn.Module) or isinstance(model, Likelihood):
@@ -80,7 +90,7 @@ def compile(
     num_draws = whole_number("compile", "num_draws", num_draws, at_least=1)
     seed = whole_number("compile", "seed", seed)
     check_output(output, "compile")
-    include, exclude = _kept(include), _kept(exclude)
+    include, exclude = _reusable(include), _reusable(exclude)
     selection = Selection(include, exclude, owner="compile")
     selection.check(model)
     try:
@@ -93,22 +103,22 @@ def compile(
     return compiled
 
 
-def _kept(where: Where | Iterable[Where] | None) -> Where | Iterable[Where] | None:
-    """What is asked for again later: an iterator would be empty then."""
+def _reusable(where: Where | Iterable[Where] | None) -> Where | Iterable[Where] | None:
+    """The rules in a form that can be read more than once, which an iterator cannot."""
     return tuple(where) if isinstance(where, Iterator) else where
 
 
 class Compiled:
-    """A model that is asked many times. Made by `bayesdrop.compile`.
+    """A model made ready for many predictions. Made by `bayesdrop.compile`.
 
     Args:
-        model: which nobody else changes.
+        model: a private copy, which nothing else changes.
         num_draws: T.
         seed: of the draws.
         likelihood: what outputs mean.
         include: which sites are on.
         exclude: which sites are off.
-        output: which tensor of those that the model returns.
+        output: which of the tensors that the model returns.
     """
 
     def __init__(
@@ -139,7 +149,7 @@ class Compiled:
         """The predictive distribution of a batch, as `predict` gives it.
 
         Args:
-            x: a tensor or array, a tuple (positional) or mapping (keywords) of such with N rows.
+            x: a tensor or array with N rows, or a tuple (positional) or mapping (keywords) of these.
         """
         with torch.no_grad():
             outputs, plan = self.outputs(x)
@@ -160,7 +170,7 @@ class Compiled:
             return self.outputs(x)[0]
 
     def outputs(self, x: Any, argument: str = "x") -> tuple[Tensor, str]:
-        """Raw outputs of all draws, and what was done."""
+        """Raw outputs of all draws, and how they were computed."""
         if type(x) is not Tensor:
             if not is_batch(x):
                 want = "a tensor, an array, or a tuple or mapping of such"
@@ -168,19 +178,22 @@ class Compiled:
             x = as_tensors(x, self._dtype, "compile")
         inputs = arguments(to_device(x, self._device))
         tensors = tensors_in(inputs)
-        kind = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
+        # Names and numbers among the inputs belong to the kind: the tape has them as they were.
+        kind = (structure_of(inputs), tuple(tensor.shape for tensor in tensors))
         found = self._kinds.get(kind)
         if found is None:
             if num_rows(x, "compile") < 1:
                 raise ValueError(must("compile", argument, "at least one row", 0))
-            found = self._kinds[kind] = _Recorded(self, inputs)
-            if len(self._kinds) > _KINDS:
-                self._kinds.popitem(last=False)
-        self._kinds.move_to_end(kind)
+            found = _Recorded(self, inputs)
+        # The latest kind goes last. Another thread may have removed this kind meanwhile.
+        self._kinds.pop(kind, None)
+        self._kinds[kind] = found
+        if len(self._kinds) > _KINDS:
+            self._kinds.popitem(last=False)
         try:
             return found.run(tensors), found.plan
         except DoesNotFit:
-            # A shape depends on values: only the model itself knows what to do.
+            # A shape depends on the values of the inputs: run the model itself.
             whole = predict(
                 self._model,
                 x,
@@ -194,14 +207,14 @@ class Compiled:
             return whole.draws, f"whole model: another batch does not fit the recording\n{whole.plan}"
 
     def record(self, inputs: tuple[Any, Any]) -> tuple[Tape, Tensor]:
-        """The pass of a batch as a tape whose first values are the inputs, and the output."""
+        """The tape of a batch, whose first values are the inputs, and the output."""
         subject = Subject(self._model)
         known = probe(subject, inputs)
         with random_state_kept():
             draw, recorder, returned = recorded(
                 subject,
                 inputs,
-                lambda value: picked(value, self._output),
+                lambda value: picked(value, self._output, "compile"),
                 any_inputs=True,
                 seed=self.seed,
                 selection=self._selection,
@@ -210,7 +223,7 @@ class Compiled:
             )
         check_sites(self._model, draw.sites, draw.foreign, "compile")
         rows = tensors_in(inputs)[0].shape[0]
-        output = checked_output(returned, rows)
+        output = checked_output(returned, rows, "compile")
         tape = recorder.tape(output)
         if tape is None or tape.mutates:
             why = recorder.broken or "it changes tensors in place"
@@ -224,11 +237,11 @@ class Compiled:
 
 
 class _Recorded:
-    """What was recorded of one kind of inputs.
+    """The tape for one kind of inputs, ready to run.
 
     Args:
-        owner: what asks.
-        inputs: of this kind.
+        owner: the compiled model.
+        inputs: an example of this kind.
     """
 
     def __init__(self, owner: Compiled, inputs: tuple[Any, Any]) -> None:
@@ -245,7 +258,7 @@ class _Recorded:
                 self._after.append(op)
         if self._tape.output not in noisy:
             raise NoRandomness("compile: no noise of `model` reaches its output.")
-        #: values that do not depend on noise and are used by what does
+        #: values that do not depend on noise, used by operations that do
         self._edge = {index for op in self._after for index in op.refs} - noisy
         self._ready: PreparedPerceptron | None = None
         self.plan = self._prepare(tensors_in(inputs))
@@ -272,7 +285,7 @@ class _Recorded:
         return values
 
     def _bound(self, values: list[Any]) -> Tape:
-        """What depends on noise, for these inputs."""
+        """The tape of the operations that depend on noise, for these inputs."""
 
         def bind(ref: Ref) -> Any:
             return values[ref.index] if ref.index in self._edge else ref
@@ -294,7 +307,7 @@ class _Recorded:
 
 
 class _ReadySource(NoiseSource):
-    """Noise that is made once, as far as it is small."""
+    """Noise that is made once and kept, up to `_READY` bytes."""
 
     def __init__(self, seed: int, num_draws: int) -> None:
         super().__init__(seed, most=num_draws)

@@ -1,4 +1,4 @@
-"""Prediction: what T function draws say about N rows."""
+"""Prediction: the predictive distribution of N rows from T draws."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ __all__ = ["Prediction", "frozen_copy"]
 
 @dataclass(frozen=True)
 class _Scores:
-    """Log-likelihood of targets that were scored while the draws went by."""
+    """Log-likelihood of targets that were scored during `predict`."""
 
     targets: Tensor
     log_prob: Tensor  #: (N, ...) log-mean-exp over draws
-    joint: Tensor | None  #: (T,) sum over rows, a number a draw; None if batches differ in their draws
+    joint: Tensor | None  #: (T,) sum over rows, one number a draw; None if batches used different draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +77,11 @@ class Prediction:
     def from_draws(
         cls, draws: Tensor, likelihood: Likelihood | None = None, *, shared: bool = True
     ) -> Prediction:
-        """A prediction from outputs that were made elsewhere: an ensemble's, another library's.
+        """A prediction from outputs that were computed elsewhere, as by an ensemble or another library.
 
         Args:
             draws: (T, N, ...) raw outputs, draws on axis 0.
-            likelihood: what they mean.
+            likelihood: what the outputs mean; None for raw outputs.
             shared: whether `draws[t]` is one function for all rows.
 
         >>> Prediction.from_draws(torch.tensor([[[1.0]], [[3.0]]])).mean
@@ -124,7 +124,7 @@ class Prediction:
         targets: Tensor | None = None,
         joint: Tensor | None = None,
     ) -> Prediction:
-        """A prediction from statistics that were gathered in passing; `likelihood` is kept as it is."""
+        """A prediction from statistics of draws; `likelihood` is not copied."""
         scores = None
         if targets is not None and statistics.log_prob is not None:
             scores = _Scores(targets, statistics.log_prob, joint)
@@ -149,7 +149,7 @@ class Prediction:
 
     @property
     def num_draws(self) -> int:
-        """T; the largest number that any row used, where draws stopped early."""
+        """T; where draws stopped early, the largest number that any row used."""
         return int(self.draws_used.max())
 
     @property
@@ -184,12 +184,12 @@ class Prediction:
 
     @property
     def epistemic_covariance(self) -> Tensor:
-        """(N, D, D) covariance between the outputs of a row of the draws' means; its diagonal is `epistemic`.
+        """(N, D, D) covariance of the draws' means, between the outputs of a row; diagonal: `epistemic`.
 
             (1/T) sum_t m_t m_t' - m m',    m_t = E[y | f_t(x)],  m their mean
 
-        For classes that exclude each other (N, ..., K, K), as of `class_probs`. Gathered while draws go
-        by if `predict(..., covariance=True)`, and otherwise computed from draws that were kept.
+        For classes that exclude each other (N, ..., K, K), as of `class_probs`. Computed during
+        `predict(..., covariance=True)`, or else from draws that were kept.
         """
         if self._covariance is not None:
             return self._covariance
@@ -200,7 +200,7 @@ class Prediction:
             )
         if self._draws is None:
             raise ValueError(
-                "Prediction.epistemic_covariance: it was not gathered and the draws were not kept; "
+                "Prediction.epistemic_covariance: it was not computed and the draws were not kept; "
                 "call predict(..., covariance=True)."
             )
         with torch.no_grad():
@@ -253,12 +253,12 @@ class Prediction:
         if self._scores is not None and torch.equal(self._scores.targets, y):
             return self._scores.log_prob
         if isinstance(likelihood, Categorical | Bernoulli):
-            # The mean over draws of p(y | f_t) is the mean probability itself: make a logit of it.
+            # The mean over draws of p(y | f_t) is the mean probability, which becomes a logit here.
             return likelihood.log_prob(likelihood.output_of(self.class_probs.log()), y)
         raise ValueError(self._not_kept("log_prob"))
 
     def joint_log_prob(self, y: Tensor) -> Tensor:
-        """log (1/T) sum_t prod_n p(y_n | f_t(x_n)): all targets under one function a draw. Shape ()."""
+        """log (1/T) sum_t prod_n p(y_n | f_t(x_n)): all targets together, one function a draw. Shape ()."""
         likelihood = self._scored_likelihood("joint_log_prob", y)
         if not self.shared:
             raise ValueError(
@@ -283,8 +283,8 @@ class Prediction:
     def quantile(self, q: float | Sequence[float]) -> Tensor:
         """Quantiles of the predictive distribution, output by output.
 
-        With a likelihood of numbers, as `Gaussian` or `Laplace`, of the mixture of its T distributions, by
-        bisection of their distribution function; without a likelihood, of the draws.
+        With a likelihood of numbers, as `Gaussian` or `Laplace`, the quantiles of the mixture of its T
+        distributions, by bisection of the distribution function; without a likelihood, those of the draws.
 
         Args:
             q: one level or several, each in (0, 1).
@@ -328,21 +328,22 @@ class Prediction:
             return likelihood.cdf(draws.to(torch.float64), y.to(torch.float64)).mean(0)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
-        """Lower and upper end of the central interval that holds `level` of the probability, each (N, D)."""
+        """Lower and upper end, each (N, D), of the central interval that has the probability `level`."""
         level = real_number("Prediction.interval", "level", level, "in (0, 1)", above=0, below=1)
         lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return lower, upper
 
     def sample(self, n: int, seed: int = 0, *, joint: bool | None = None) -> Tensor:
-        """Draws of y: a function at random, then its noise. Shape (n, N, D), or labels (n, N, ...).
+        """Samples of y: a random draw of the function, then the likelihood's noise.
 
         Args:
-            n: how many.
+            n: how many samples.
             seed: of the choice of functions and of the noise.
-            joint: True: `sample(n)[i]` is one function at all rows together, with noise of its own at every
-                row, so that what is unknown of the function is shared by the rows. False: every row
-                chooses its function for itself, so that rows are independent; each row alone is the
-                same. None: jointly where the draws are functions.
+            joint: True: `sample(n)[i]` uses one function for all rows, so that rows share what is uncertain
+                about the function. False: the function is chosen separately for every row, so that rows are
+                independent; the distribution of each row is the same. None: True if the draws are functions.
+
+        Returns: (n, N, D), or labels (n, N, ...).
         """
         n = whole_number("Prediction.sample", "n", n, at_least=1)
         if joint is not None:
@@ -455,12 +456,12 @@ class Prediction:
     def _not_kept(self, name: str) -> str:
         return (
             f"Prediction.{name} needs the draws, which were not kept; "
-            "call predict(..., targets=y) to score them in passing, or keep_draws=True."
+            "call predict(..., targets=y) to score them during the call, or keep_draws=True."
         )
 
 
 def frozen_copy(likelihood: Likelihood | None) -> Likelihood | None:
-    """The likelihood as it is now, so that later training does not change a prediction."""
+    """A copy of the likelihood on the CPU, so that later training does not change a prediction."""
     if likelihood is None:
         return None
     return copy.deepcopy(likelihood).requires_grad_(False).eval().cpu()
@@ -476,7 +477,7 @@ def _mixture_quantile(likelihood: NumberLikelihood, draws: Tensor, q: float) -> 
 
     Returns: (N, D).
     """
-    # In double precision: single has no number between 1 - 6e-8 and 1, where a 1 - 1e-9 quantile is told.
+    # In double precision: single has no number between 1 - 6e-8 and 1, which a quantile of 1 - 1e-9 needs.
     dtype, draws = draws.dtype, draws.to(torch.float64)
     lower: Tensor
     upper: Tensor

@@ -35,7 +35,7 @@ class Ranks:
         self.rank = dist.get_rank()
 
     def part(self, count: int) -> tuple[int, int]:
-        """First and last + 1 of this process's share of `count` things."""
+        """First and last + 1 of this process's part of `count` draws or rows."""
         return count * self.rank // self.size, count * (self.rank + 1) // self.size
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
@@ -50,7 +50,7 @@ class Ranks:
         return [part[: int(size)] for part, size in zip(parts, sizes, strict=True)]
 
     def merge_draws(self, running: DrawStatistics) -> None:
-        """Add up what every process has seen of its draws, in the order of the draws."""
+        """Replace the statistics by those of the draws of all processes, in the order of the draws."""
         asked = running._covariance is not None
         merged = DrawStatistics(running.likelihood, running.targets, covariance=asked)
         counts = [int(count) for count in self.gather(torch.tensor([running.count]))]

@@ -1,4 +1,4 @@
-"""DrawSampler: the outputs of T draws of a model for one batch, by the cheapest safe way."""
+"""DrawSampler: the outputs of T draws of a model for one batch, computed in the cheapest safe way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from bayesdrop.errors import NoRandomness, is_one_of, must
-from bayesdrop.execute import Plan, Reading, Runner, read
+from bayesdrop.execute import DrawPlan, Reading, Runner, read
 from bayesdrop.inputs import Inputs, arguments, structure_of
 from bayesdrop.noise import NoiseSource, PixelSource
 from bayesdrop.randomness import OwnNumbers, is_alone
@@ -42,12 +42,12 @@ __all__ = [
     "unwrapped",
 ]
 
-#: a name, a place, or a function of what the model returns
+#: a name, an index, or a function of the value that the model returns
 Output = str | int | Callable[[Any], Tensor]
 
 
 class PartlyRandom(UserWarning):
-    """Some of what one would expect to be random in a model is not."""
+    """A part of the model that looks random is not, or draws numbers that no seed holds."""
 
 
 _WARNED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -79,13 +79,13 @@ class DrawSampler:
     Args:
         model: any module.
         seed: of the draws.
-        num_draws: the most that will be asked for.
-        first: the first of them.
-        per_row: noise of every row's own.
+        num_draws: how many draws to make.
+        first: number of the first draw.
+        per_row: every row has its own noise.
         include, exclude: which sites are on.
         recurrent: "variational" for one mask over time between recurrent layers.
         max_memory: bytes that the draws run at a time may take.
-        way: a plan to use whatever it costs.
+        way: how to run the draws, whatever it costs; None to choose.
         chunk: the most draws to run at a time.
         output: which of the tensors that the model returns.
         source: where noise comes from.
@@ -123,7 +123,7 @@ class DrawSampler:
         self.selection = Selection(include, exclude)
         self.selection.check(model)
         self.source = source
-        self.plan: Plan | None = None
+        self.plan: DrawPlan | None = None
         self.sites: dict[str, Site] = {}
         self._options: dict[str, Any] = {
             "seed": seed,
@@ -148,7 +148,7 @@ class DrawSampler:
             yield from self._whole(batch, rows, place, range(first, last), "as asked")
             return
         work: Tape | Reading | None = None
-        # Which noise is that of pixels is told by draws alone.
+        # Only a draw marks the noise of pixels, which a `PixelSource` needs.
         plain = isinstance(self.model, nn.Sequential) and self.output is None
         if plain and not isinstance(self.source, PixelSource):
             work = read(self.model, batch, per_row=self.per_row, selection=self.selection)
@@ -174,7 +174,7 @@ class DrawSampler:
     def _recorded(
         self, batch: Inputs, rows: int, place: dict[str, Any], index: int
     ) -> tuple[Draw, Recorder, Tensor]:
-        """One draw, written down."""
+        """One draw, recorded."""
         self._study(batch)
 
         def run() -> tuple[Draw, Recorder, Any]:
@@ -183,14 +183,14 @@ class DrawSampler:
         for _ in range(_TRIES):
             with self._numbers.drawing():
                 draw, recorder, output = self._settled(run, batch)
-            # Where another thread draws numbers one cannot tell whether the model does; another look may.
+            # If another thread draws numbers, it is not known whether the model did; try once more.
             if is_alone() or not draw.out_of_sight:
                 break
         return draw, recorder, checked_output(output, rows)
 
     @cached_property
     def _numbers(self) -> OwnNumbers:
-        """Numbers that the model draws itself: they go on from draw to draw."""
+        """The random numbers that the model draws itself, which go on from draw to draw."""
         return OwnNumbers()
 
     def _pick(self, returned: Any) -> Any:
@@ -199,7 +199,7 @@ class DrawSampler:
     def _settled(
         self, run: Callable[[], tuple[Draw, _Found, Any]], batch: Inputs
     ) -> tuple[Draw, _Found, Any]:
-        """A pass in a draw; once more if it took the rows to lie otherwise than they do."""
+        """A pass in a draw; run once more if it assumed a wrong place of the rows."""
         done = run()
         if done[0].unsure:
             known = settled(self.subject, arguments(batch), self._options["findings"])
@@ -211,7 +211,7 @@ class DrawSampler:
     def _replayed(
         self, work: Tape | Reading, batch: Inputs, rows: int, place: dict[str, Any], draws: range
     ) -> Iterator[Tensor]:
-        """Draws of what was read or recorded; from the model itself once one of them does not fit."""
+        """Draws from a reading or a tape; from the model itself once a draw does not fit the tape."""
         runner = Runner(
             work,
             self.source,
@@ -229,12 +229,12 @@ class DrawSampler:
                 done += outputs.shape[0]
                 yield outputs
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            # The whole model is always right, and says best what is wrong.
+            # The model itself is always right, and raises the clearest error.
             why = f"another draw does not fit the recording ({str(error).splitlines()[0][:80]})"
             yield from self._whole(batch, rows, place, range(done, draws.stop), why)
 
     def _study(self, batch: Inputs) -> None:
-        """Find out what a draw must know of the model, once for every kind of inputs."""
+        """Find what a draw must know of the model, once for every kind of inputs."""
         structure = structure_of(batch)
         if structure != self._structure:
             self._options["findings"] = probe(self.subject, arguments(batch), thorough=False)
@@ -244,7 +244,7 @@ class DrawSampler:
         self, batch: Inputs, rows: int, place: dict[str, Any], draws: range, why: str
     ) -> Iterator[Tensor]:
         """Draws from the model itself."""
-        self.plan = Plan("whole model", 1, False, why)
+        self.plan = DrawPlan("whole model", 1, False, why)
         self._study(batch)
 
         def run(index: int) -> tuple[Draw, None, Any]:
@@ -273,18 +273,18 @@ class DrawSampler:
 
 
 def check_sites(model: nn.Module, sites: dict[str, Site], foreign: list[str], owner: str = "predict") -> None:
-    """After the first pass: raise rather than return a variance of zero; warn of what is off.
+    """After the first pass: raise if no site is on (all variances would be 0); warn of sites that are off.
 
     Args:
-        model: as the user knows it; warned of once.
+        model: the user's model; there is one warning for each.
         sites: of the model.
-        foreign: its functions whose randomness cannot be held.
+        foreign: names of functions in the model that draw numbers which no draw can hold.
         owner: the function that the error names.
     """
     off = [site for site in sites.values() if not site.random]
     if not foreign and not any(site.random for site in sites.values()):
         raise NoRandomness(no_randomness(off, owner))
-    # Attention has no dropout unless it is asked for: that is no surprise.
+    # Attention has no dropout by default: no need to warn.
     names = [f"{s.name} ({s.reason})" for s in off if not (s.kind == "attention" and s.reason == "p = 0")]
     if names and model not in _WARNED:
         _WARNED.add(model)
@@ -292,12 +292,12 @@ def check_sites(model: nn.Module, sites: dict[str, Site], foreign: list[str], ow
         warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
     if foreign and model not in _UNHELD:
         _UNHELD.add(model)
-        message = f"{owner}: the model draws numbers that no seed can hold: {', '.join(foreign)}."
+        message = f"{owner}: the model draws numbers that no seed can repeat: {', '.join(foreign)}."
         warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
 
 
 def _level_of_caller() -> int:
-    """How far up the code is that called `predict`, seen from the caller of this function."""
+    """The stack level, for the caller of this function, of the code that called `predict`."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("bayesdrop.predict"):
         level, frame = level + 1, frame.f_back
@@ -305,14 +305,14 @@ def _level_of_caller() -> int:
 
 
 def no_randomness(off: list[Site], owner: str = "predict") -> str:
-    """What is wrong with a model of which nothing is random, and what to do."""
+    """The error for a model in which nothing is random, and what to do."""
     found = ", ".join(f"{site.name} ({site.reason})" for site in off) or "none"
     said = f"{owner}: `model` must contain a stochastic layer or dropout with p > 0; got {found}."
     reasons = {site.reason for site in off}
     if any(site.kind == "script" for site in off):
         return f"{said} Give the model before it was scripted: torch.jit runs where no noise can be held."
     if "excluded" in reasons:
-        return f"{said} What is excluded is not random: see `include` and `exclude`."
+        return f"{said} Excluded sites are not random: see `include` and `exclude`."
     return (
         f"{said} To put dropout in front of every weight layer: "
         'model = bd.convert(model, "bernoulli", where="weights", p=0.1). Then train it on: the spread of '
@@ -320,30 +320,30 @@ def no_randomness(off: list[Site], owner: str = "predict") -> str:
     )
 
 
-# which tensor of what a model returns
+# which of the returned tensors to use
 
 
 def check_output(output: Any, owner: str = "predict") -> None:
-    """Raise if this cannot say which tensor is meant."""
+    """Raise unless `output` can say which tensor to use."""
     if output is not None and (
         isinstance(output, bool) or not (isinstance(output, str | int) or callable(output))
     ):
         raise TypeError(must(owner, "output", "a name, an index, a function, or None", output))
 
 
-def picked(returned: Any, output: Output | None) -> Any:
-    """The part of what a model returned that `output` names; `.logits` if it names none and there is one."""
+def picked(returned: Any, output: Output | None, owner: str = "predict") -> Any:
+    """The part of a returned value that `output` names; for None its `.logits`, if any, or all of it."""
     if output is None:
         logits = None if isinstance(returned, Tensor) else getattr(returned, "logits", None)
         return logits if isinstance(logits, Tensor) else returned
     if isinstance(output, str):
-        return _by_name(returned, output)
+        return _by_name(returned, output, owner)
     if isinstance(output, int):
-        return _by_place(returned, output)
+        return _by_place(returned, output, owner)
     return output(returned)
 
 
-def _by_name(returned: Any, name: str) -> Any:
+def _by_name(returned: Any, name: str, owner: str) -> Any:
     if isinstance(returned, Mapping) and name in returned:
         return returned[name]
     if not isinstance(returned, Tensor) and hasattr(returned, name):
@@ -354,27 +354,27 @@ def _by_name(returned: Any, name: str) -> Any:
         if names
         else f"None or a function: {_described(returned)} is returned"
     )
-    raise ValueError(must("predict", "output", what, name))
+    raise ValueError(must(owner, "output", what, name))
 
 
-def _by_place(returned: Any, place: int) -> Any:
+def _by_place(returned: Any, place: int, owner: str) -> Any:
     if isinstance(returned, Mapping) or hasattr(returned, "to_tuple"):
         returned = tuple(returned.values())
     if not isinstance(returned, tuple | list):
         what = f"None or a function: {_described(returned)} is returned"
-        raise ValueError(must("predict", "output", what, place))
+        raise ValueError(must(owner, "output", what, place))
     if not -len(returned) <= place < len(returned):
-        raise ValueError(must("predict", "output", f"the index of one of {len(returned)} outputs", place))
+        raise ValueError(must(owner, "output", f"the index of one of {len(returned)} outputs", place))
     return returned[place]
 
 
-def checked_output(output: Any, rows: int) -> Tensor:
-    """The tensor that was picked, one row for each row of the batch."""
+def checked_output(output: Any, rows: int, owner: str = "predict") -> Tensor:
+    """The picked output; raise unless it is a tensor with one row for each row of the batch."""
     if not isinstance(output, Tensor):
         hint = "Say which tensor with `output=`: a name, an index, or a function of what the model returns."
-        raise TypeError(must("predict", "model", "a model that returns one tensor", type(output), hint))
+        raise TypeError(must(owner, "model", "a model that returns one tensor", type(output), hint))
     if output.dim() < 1 or output.shape[0] != rows:
-        raise ValueError(must("predict", "model", f"a model that returns {rows} rows", tuple(output.shape)))
+        raise ValueError(must(owner, "model", f"a model that returns {rows} rows", tuple(output.shape)))
     return output
 
 

@@ -1,6 +1,6 @@
-"""Statistics of draws that are seen once and let go: memory does not grow with their number.
+"""Statistics of draws, updated draw by draw, so that memory does not grow with their number.
 
-The draws themselves are kept while they are small.
+The keeper also keeps the draws themselves while they are small.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = [
     "draw_covariance",
 ]
 
-#: draws are kept without being asked for up to this size
+#: by default, draws are kept up to this size
 KEPT_BYTES = 64 * 2**20
-#: draws whose covariance is looked at together
+#: draws whose covariance is computed together
 _FEW = 16
 _WIDE = (torch.float32, torch.float64)
 
@@ -37,7 +37,7 @@ _NOTHING = torch.empty(0)
 
 
 class RunningMoments:
-    """Mean and sum of squared deviations by Welford's update, which does not cancel."""
+    """Mean and sum of squared deviations by Welford's update, which loses no digits by cancellation."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -52,7 +52,7 @@ class RunningMoments:
             self.mean = value.clone()
             self.deviation = torch.zeros_like(value)
             return
-        # The same memory for every value: large temporaries would come and go with each.
+        # The same memory for every value, instead of new large temporaries.
         if self._delta is None:
             self._delta = torch.empty_like(self.mean)
         torch.sub(value, self.mean, out=self._delta)
@@ -65,12 +65,12 @@ class RunningMoments:
         if size == 1:
             self.update(values[0])
             return
-        # torch.var_mean over a leading axis takes ten times as long as these three.
+        # torch.var_mean over a leading axis takes ten times as long as these operations.
         mean = values.mean(0)
         self.merge(size, mean, (values - mean).square_().sum(0))
 
     def merge(self, count: int, mean: Tensor, deviation: Tensor) -> None:
-        """Add `count` values that are known by their mean and sum of squared deviations."""
+        """Add `count` values, given by their mean and sum of squared deviations."""
         if self.count == 0:
             self.count, self.mean, self.deviation = count, mean, deviation
             return
@@ -107,7 +107,7 @@ class RunningCovariance:
         self.merge(values.shape[0], mean, centred.mT @ centred)
 
     def merge(self, count: int, mean: Tensor, deviation: Tensor) -> None:
-        """Add `count` vectors that are known by their mean and sum of outer products of deviations."""
+        """Add `count` vectors, given by their mean and sum of outer products of deviations."""
         if self.count == 0:
             self.count, self.mean, self.deviation = count, mean, deviation
             return
@@ -155,7 +155,7 @@ class RunningLogMeanExp:
 
 @dataclass(frozen=True)
 class ClassStatistics:
-    """What is known of class probabilities beyond their moments. Shapes without the class axis."""
+    """Statistics of class probabilities beyond their moments. Shapes without the class axis."""
 
     expected_entropy: Tensor
     variation_ratio: Tensor
@@ -175,7 +175,7 @@ class ClassStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What T draws of one batch, or of all batches, came to."""
+    """The statistics of T draws of one batch, or of all batches."""
 
     mean: Tensor
     epistemic: Tensor
@@ -183,7 +183,7 @@ class Statistics:
     draws_used: Tensor  #: (N,)
     classes: ClassStatistics | None
     log_prob: Tensor | None
-    covariance: Tensor | None = None  #: (N, D, D) of the draws' means, if it was asked for
+    covariance: Tensor | None = None  #: (N, D, D) of the draws' means, if it was wanted
 
     @staticmethod
     def concatenate(parts: list[Statistics]) -> Statistics:
@@ -209,8 +209,8 @@ class DrawStatistics:
 
     Args:
         likelihood: what outputs mean; None for moments of the raw outputs.
-        targets: scored against every draw as it passes, if given.
-        covariance: gather the covariance between the outputs of a row, too.
+        targets: y, scored with every draw; None to score nothing.
+        covariance: compute the covariance between the outputs of a row, too.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class DrawStatistics:
             self.joint += scores.flatten(1).sum(1, dtype=torch.float64).tolist()
 
     def _update_classes(self, likelihood: ClassLikelihood, outputs: Tensor) -> None:
-        # Held with the classes last, and laid out as the outputs are when all is done.
+        # Kept with the classes last; `result` lays them out as the outputs are.
         probs = likelihood.class_log_probs(outputs, leading=1).exp()
         self._moments.update_many(probs)
         self._update_covariance(probs if isinstance(likelihood, SoftmaxLikelihood) else probs[..., 1])
@@ -313,10 +313,10 @@ class DrawStatistics:
 
 
 def _row_vectors(owner: str, likelihood: Likelihood | None, means: Tensor, *, leading: int) -> Tensor:
-    """The vectors whose covariance is meant: what a row says of D numbers, or of K classes.
+    """The vectors whose covariance is computed: the D numbers of a row, or its K class probabilities.
 
     Args:
-        owner: who asks, for the error.
+        owner: the function that the error names.
         likelihood: what outputs mean.
         means: E[y | f], (N, D) or (N,); of a softmax, class probabilities (N, ..., K).
         leading: how many axes come before the rows: 1 for draws.
@@ -347,7 +347,7 @@ def _means(likelihood: Likelihood | None, outputs: Tensor) -> Tensor:
 
 
 class Keeper:
-    """Keeps the outputs of all draws, or lets them go once they are no longer small.
+    """Keeps the outputs of all draws, or none of them once they are too large.
 
     Args:
         keep: whether to keep them; None keeps up to `KEPT_BYTES`.
@@ -361,15 +361,15 @@ class Keeper:
         self._filled = 0
 
     def start(self, num_draws: int) -> None:
-        """A batch begins, of at most so many draws."""
+        """Begin a batch of at most `num_draws` draws."""
         self._room, self._filled = num_draws, 0
 
     def wants(self, size: int) -> bool:
-        """Whether so many bytes more would be kept."""
+        """Whether `size` more bytes would be kept."""
         return self._blocks is not None and not (self._keep is None and self._bytes + size > KEPT_BYTES)
 
     def add(self, outputs: Tensor) -> None:
-        """Some draws of the batch, (C, N, ...)."""
+        """Add some draws of the batch, (C, N, ...)."""
         if self._blocks is None:
             return
         if self._filled == 0:
@@ -387,12 +387,12 @@ class Keeper:
         self._filled += outputs.shape[0]
 
     def finish(self) -> None:
-        """The batch is done; it may have needed fewer draws than there was room for."""
+        """End the batch, which may have used fewer draws than there was room for."""
         if self._blocks and self._filled < self._room:
             self._blocks[-1] = self._blocks[-1][: self._filled].clone()
 
     def result(self) -> Tensor | None:
-        """(T, N, ...) outputs; None if they were let go or differ in number from batch to batch."""
+        """(T, N, ...) outputs; None if they are not kept, or differ in number from batch to batch."""
         if not self._blocks or len({block.shape[0] for block in self._blocks}) > 1:
             return None
         return self._blocks[0] if len(self._blocks) == 1 else torch.cat(self._blocks, dim=1)

@@ -1,4 +1,4 @@
-"""Large images: tiles that overlap, each passed through the same functions, and put together again."""
+"""Large images, cut into overlapping tiles that pass through the same functions and are joined again."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bayesdrop.predict.statistics import ClassStatistics, DrawStatistics, Keeper
 
 __all__ = ["Stitcher", "Tile", "Tiling"]
 
-#: tiles start at multiples of a power of two, up to this one: poolings of tiles are then those of the image
+#: tiles start at multiples of a power of two, at most this, so that poolings of tiles are those of the image
 _ALIGNED = 64
 
 
 @dataclass(frozen=True)
 class _Span:
-    """A tile along one axis: what the model sees, and what is kept of it."""
+    """A tile along one axis: the model sees `start` to `stop`, and `first` to `last` of that is kept."""
 
     start: int
     stop: int
@@ -35,25 +35,25 @@ class _Span:
 
     @property
     def kept(self) -> slice:
-        """What is kept, counted from the tile's own start."""
+        """The pixels that are kept, counted from the start of the tile."""
         return slice(self.first - self.start, self.last - self.start)
 
     @property
     def place(self) -> slice:
-        """Where that is in the image."""
+        """The pixels that are kept, counted from the start of the image."""
         return slice(self.first, self.last)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A part of an image: what the model sees of it, and which of that is kept."""
+    """A part of an image that the model sees, and the part of it that is kept."""
 
     down: _Span
     across: _Span
 
     @property
     def window(self) -> tuple[int, int, int, int]:
-        """Top, left, height and width of what the model sees."""
+        """Top, left, height and width of the part that the model sees."""
         return (
             self.down.start,
             self.across.start,
@@ -62,7 +62,7 @@ class Tile:
         )
 
     def seen(self, x: Inputs) -> Inputs:
-        """What the model sees of a batch."""
+        """The part of a batch that the model sees."""
 
         def window(part: Any) -> Any:
             if not _is_image(part):
@@ -73,11 +73,11 @@ class Tile:
         return each_part(window, x)
 
     def kept(self, outputs: Tensor, axes: tuple[int, int]) -> Tensor:
-        """What is kept of maps of the tile."""
+        """The part of maps of the tile that is kept."""
         return _cut(outputs, axes, self.down.kept, self.across.kept)
 
     def targets(self, y: Tensor | None) -> Tensor | None:
-        """Those of the pixels that are kept."""
+        """The targets of the pixels that are kept."""
         if y is None:
             return None
         return y[..., self.down.place, self.across.place]
@@ -86,7 +86,7 @@ class Tile:
 class Tiling:
     """How images are cut into tiles.
 
-    Neighbours share at least `overlap` pixels, and each gives the half of them that is farther from its edge.
+    Neighbours share at least `overlap` pixels; of each, the half that is farther from its edge is kept.
     All tiles start at multiples of the largest power of two (up to 64) that divides the distance from one to
     the next; the last ones reach to the edge of the image, and may be smaller by less than that.
 
@@ -159,7 +159,7 @@ def _map_axes(shape: tuple[int, ...], size: tuple[int, int], *, last: bool) -> t
     Args:
         shape: of the output.
         size: height and width of the tile that the model saw.
-        last: whether they are the last two; else the two after the rows.
+        last: whether to expect them on the last two axes first, and not on the two after the rows.
     """
     places = [(-2, -1), (1 - len(shape), 2 - len(shape))]
     for places_of in places if last else places[::-1]:
@@ -191,24 +191,24 @@ def _cut(maps: Tensor, axes: tuple[int, int], down: slice, across: slice) -> Ten
     return maps[tuple(index)]
 
 
-# putting them together again
+# joining the tiles
 
 _Axes = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Stitcher:
-    """Runs all draws of every tile, and puts the tiles together.
+    """Runs all draws of every tile, and joins the tiles.
 
     Args:
         tiling: how images are cut.
-        sampler: of the draws.
-        source: where its noise comes from.
+        sampler: makes the draws.
+        source: where the sampler's noise comes from.
         likelihood: what outputs mean.
-        keeper: of the draws themselves.
-        ranks: who else has draws of this prediction; None if nobody.
-        advance: told of every stack of draws.
-        covariance: gather the covariance between the classes of a pixel, too.
+        keeper: keeps the draws.
+        ranks: the processes that share this prediction; None if there is one.
+        advance: called with the number of draws that were done, for a progress bar.
+        covariance: compute the covariance between the classes of a pixel, too.
     """
 
     tiling: Tiling
@@ -223,12 +223,12 @@ class Stitcher:
     def batch(
         self, batch: Inputs, rows: int, offset: int, y: Tensor | None
     ) -> tuple[Statistics, list[float]]:
-        """The statistics of a batch, and of every draw the log-probability of all its targets.
+        """The statistics of a batch, and for every draw the log-probability of all targets together.
 
         Args:
             batch: images.
-            rows: how many.
-            offset: number of the first.
+            rows: how many images.
+            offset: number of the first image.
             y: label maps, if they are scored.
         """
         canvas = _Canvas(_image_size(batch))
@@ -284,10 +284,10 @@ class _Canvas:
         """Write the statistics of a tile.
 
         Args:
-            tile: which.
-            statistics: of the pixels that it keeps.
-            axes: those of the pixels in outputs.
-            of_labels: those of the pixels in maps of one value a label.
+            tile: the tile.
+            statistics: of the pixels that are kept.
+            axes: of the pixels in outputs.
+            of_labels: of the pixels in maps with one value a label.
         """
         self._used = statistics.draws_used
         for name in ("mean", "epistemic", "aleatoric"):

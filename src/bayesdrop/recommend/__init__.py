@@ -1,4 +1,4 @@
-"""Recommenders: who chose what, and how sure one can be of what they may choose next."""
+"""Recommenders: models of which items users choose next, with the uncertainty of their scores."""
 
 from bayesdrop.recommend.als import ImplicitALS
 from bayesdrop.recommend.base import Recommendations, Recommender

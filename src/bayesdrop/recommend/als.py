@@ -18,18 +18,18 @@ __all__ = ["ImplicitALS"]
 
 @dataclass(eq=False)
 class ImplicitALS(Recommender):
-    """Factors of users and items by alternating least squares, choices weighing more than the rest.
+    """Factors of users and items by alternating least squares, in which choices have a larger weight.
 
         sum_ui c_ui (x_ui - u_u^T v_i)^2 + l2 (|u|^2 + |v|^2),    c = alpha where x = 1, else 1
 
-    The factors of a new user are the least squares of the history, given the items' factors.
+    The factors of a new user are the least-squares solution for the history, given the items' factors.
 
     Args:
-        factors: numbers of a user or an item.
+        factors: how many numbers describe a user or an item.
         alpha: weight of a choice.
         l2: penalty of squared factors.
-        iterations: of both halves.
-        seed: of first factors.
+        iterations: updates of all users and all items.
+        seed: of the initial factors.
 
     Reference: Hu, Koren & Volinsky (2008), WMF in Boluki et al. (2020), table 2.
     """
@@ -50,7 +50,7 @@ class ImplicitALS(Recommender):
     def _fit(self, train: Interactions, validation: HeldOutUsers | None, *, progress: bool) -> None:
         als = require("implicit.cpu.als", extra="recommend", owner="ImplicitALS")
         limits = require("threadpoolctl", extra="recommend", owner="ImplicitALS")
-        # A pool of threads beside its own makes it slow, and it warns of one.
+        # `implicit` has its own threads: a second pool makes it slow, and it warns of that.
         with limits.threadpool_limits(1, "blas"):
             model = als.AlternatingLeastSquares(
                 factors=self.factors,

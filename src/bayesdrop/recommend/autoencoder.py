@@ -1,4 +1,4 @@
-"""What all networks of this package share: options, training, scores, draws, files."""
+"""Autoencoder: the options, training, scores, draws and files that all networks of this package share."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from bayesdrop.vae.gaussian import drawn_code
 
 __all__ = ["Autoencoder"]
 
-#: weights of the divergence, weakest first: few users need a stronger prior than many
+#: weights of the divergence to try, in this order: few users need a stronger prior than many
 BETAS = (0.0035, 0.007, 0.014, 0.028)
 
 
 @dataclass(eq=False)
 class Autoencoder(Recommender):
-    """A network that learns to give a user's choices back from a part of them.
+    """A network that learns to predict all choices of a user from a part of them.
 
-    Training takes batches of users, Adam, and an average of the weights in which later steps count more.
-    With validation users, the averaged weights of the epoch of the best NDCG@100 are kept, and training
-    stops after `patience` epochs without a better one. They choose two things besides: the weight of the
-    divergence, where `beta` offers several, and what scores are: the mean network's, or an average over draws
-    where they tell that this is better. `chosen` says what they chose.
+    Training uses batches of users, Adam, and an average of the weights in which later steps count more.
+    With validation users, the averaged weights of the epoch with the best NDCG@100 are the result, and
+    training stops after `patience` epochs without a better one. Validation users also decide the weight of
+    the divergence, where `beta` has several, and whether a score is that of the mean network or an average
+    over draws. `chosen` holds these decisions.
 
     Args:
         hidden: width of the encoder.
@@ -45,30 +45,30 @@ class Autoencoder(Recommender):
         activation: "swish", "tanh", "relu" or "sigmoid".
         layer_norm: normalise the encoder's layer.
         p: chance of dropping a choice from the history in training.
-        beta: weight of the divergence from the prior, for every choice of a user or for every user. Of
-            several each has a run of its own, in their order, until validation users like the next one
-            less; without validation users it is the first.
-        beta_per_choice: whether `beta` is for every choice.
+        beta: weight of the divergence from the prior, for every choice of a user or for every user. Several
+            are tried in their order, a run for each, until the validation score falls; without validation
+            users, the first is used.
+        beta_per_choice: whether `beta` is multiplied by the number of a user's choices.
         anneal_steps: steps over which that weight grows to its full size.
-        weight_decay: of squared weights, added to the loss.
+        weight_decay: factor of the squared weights, which are added to the loss.
         lr: learning rate of Adam.
-        batch_size: users of a step; None for a sixteenth of them, 32 at the least and 250 at the most.
-        sampled_items: for many items: how many of those that no user of a batch chose are in the softmax of
-            a step, drawn at random and weighed so that its sum is right on average; None for all.
-        epochs: passes over the users at the most; None for 100 with validation users and 25 without, and
-            400 steps at the least.
+        batch_size: users of a step; None for a sixteenth of all users, but from 32 to 250.
+        sampled_items: for many items: how many of the items that no user of a batch chose are in the softmax
+            of a step, chosen at random and weighted so that its sum is right on average; None for all.
+        epochs: largest number of passes over the users; None for 100 with validation users and 25 without,
+            but at least 400 steps.
         patience: epochs without a better validation score before training stops.
         average: whether weights are averaged over steps.
         score: "mean" for the score of the mean network, "draws" for the log of the probability averaged over
             `score_draws` draws, or None: where choices are dropped and there are validation users, "draws" if
-            their NDCG@100 is higher by two paired standard errors, and else "mean".
-        score_draws: draws behind such a score; each is one function, the same for all users.
-        seed: of first weights, order of users and noise.
+            that makes their NDCG@100 higher by two paired standard errors, and else "mean".
+        score_draws: number of draws of such a score.
+        seed: of initial weights, order of users and noise.
 
     Attributes:
-        chosen: "beta" and "score".
-        search: for every weight of the divergence that was tried, what validation users got.
-        history: validation NDCG@100 of every epoch, of the run that was kept.
+        chosen: the decisions, "beta" and "score".
+        search: the validation score of every weight of the divergence that was tried.
+        history: validation NDCG@100 of every epoch, of the chosen run.
         seconds: CPU seconds of that run up to the end of every epoch, validation left out.
     """
 
@@ -97,9 +97,9 @@ class Autoencoder(Recommender):
     seconds: list[float] = field(default_factory=list, init=False, repr=False)
 
     is_random: ClassVar[bool] = True
-    #: numbers that the encoder gives for each number of the code
+    #: outputs of the encoder for each number of the code
     _codes: ClassVar[int] = 2
-    #: whether `beta` has a meaning
+    #: whether `beta` has an effect
     _has_divergence: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -132,31 +132,31 @@ class Autoencoder(Recommender):
             want = f"one of {', '.join(map(repr, ACTIVATIONS))}"
             raise ValueError(must(owner, "activation", want, self.activation))
 
-    # what a subclass says
+    # what subclasses define
 
     def _noise(self, num_items: int) -> ChoiceNoise:
         """Dropout of choices."""
         return FixedChoices(self.p) if self.p > 0 else NoNoise()
 
     def _parts(self, num_items: int, generator: torch.Generator) -> dict[str, nn.Module]:
-        """Networks beside encoder and decoder."""
+        """Modules other than encoder and decoder."""
         return {}
 
     @abstractmethod
     def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
-        """(B,) the loss of every user, and whatever gradient autograd cannot find.
+        """(B,) the loss of every user; gradients that autograd cannot compute are added to parameters here.
 
         Args:
-            bag: what the users chose.
+            bag: the choices of the users.
             weight: (B,) of the divergence.
             generator: of random numbers.
         """
 
     def _code(self, code: Tensor, noise: Tensor | None) -> Tensor:
-        """(B, latent) what the decoder is given: the mean without noise, a draw with it.
+        """(B, latent) the input of the decoder: the mean of the code without noise, a sample with it.
 
         Args:
-            code: (B, ...) of the encoder.
+            code: (B, ...) output of the encoder.
             noise: standard normal, (B, latent) or one row for all.
         """
         mean, log_variance = code.chunk(2, -1)
@@ -214,11 +214,11 @@ class Autoencoder(Recommender):
         self.chosen["score"] = self._preferred_score(validation)
 
     def _learned(self) -> list[Tensor]:
-        """What training changes."""
+        """The parameters that training changes."""
         return [one for one in self._modules().parameters() if one.requires_grad]
 
     def _decayed(self) -> list[Tensor]:
-        """What `weight_decay` keeps small."""
+        """The parameters that `weight_decay` penalises."""
         return [one for one in self._coder.parameters() if one.dim() > 1]
 
     def _preferred_score(self, validation: HeldOutUsers | None) -> str:
@@ -242,8 +242,8 @@ class Autoencoder(Recommender):
         bag = Bag.of(histories)
         if self.chosen.get("score", "mean") == "mean":
             return torch.log_softmax(self._coder.logits(self._code(self._coder(bag), None)), -1)
-        # A draw is one function: noise of every item and of the code, the same for all users. So the score of
-        # a user does not depend on who else is asked about.
+        # A draw is one function: all users have the same noise of items and code, so that the score of a user
+        # does not depend on the other users of the call.
         generator = torch.Generator().manual_seed(self.seed + 2)
         every = Bag.of(csr_array(np.ones((1, histories.shape[1]), dtype=np.float32)))
         total = torch.zeros(histories.shape)
@@ -256,7 +256,7 @@ class Autoencoder(Recommender):
 
     @torch.no_grad()
     def _draws(self, histories: csr_array, num_draws: int, seed: int) -> Tensor:
-        """(T, n, I) log-probabilities of draws: masks of the history, and codes."""
+        """(T, n, I) log-probabilities of T draws, with noise of the history and of the code."""
         generator = torch.Generator().manual_seed(seed)
         bag = Bag.of(histories).repeated(num_draws)
         bag = bag.scaled(self._choice_noise.sample(bag, generator).factor)
@@ -265,13 +265,13 @@ class Autoencoder(Recommender):
         return found.view(num_draws, histories.shape[0], -1)
 
     def rates(self) -> Tensor | None:
-        """Chance of dropping a choice: one number, or one for every item where it was learned."""
+        """The chance of dropping a choice: one number, or one for every item where rates are learned."""
         return self._choice_noise.rates()
 
     # files
 
     def _shapes(self, num_items: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of all large tensors, as the options have them."""
+        """Shapes of all large tensors, from the options."""
         widths = [self.latent, *self.decoder_hidden, num_items]
         return {
             "coder.bag.weight": (num_items, self.hidden),
@@ -286,7 +286,7 @@ class Autoencoder(Recommender):
         return self._modules().state_dict()
 
     def _restore(self, tensors: dict[str, Tensor], num_items: int) -> None:
-        # Before anything is made: options of a stranger may ask for more memory than there is.
+        # Checked before anything is built: the options of a file may ask for more memory than there is.
         for name, shape in self._shapes(num_items).items():
             of_shape(tensors, name, shape)
         self._built(num_items, None)

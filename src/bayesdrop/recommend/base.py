@@ -1,4 +1,4 @@
-"""Recommender: what every model of choices can do, however it was fitted."""
+"""Recommender: fitting, scores, lists and files of every model of choices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Recommendations", "Recommender"]
 _KIND = "bayesdrop-recommender"
 _R = TypeVar("_R", bound="Recommender")
 Explore = Literal["thompson", "ucb"]
-#: scores that are held at a time, of users times items
+#: largest number of scores, users times items, in memory at a time
 _SCORES = 2**22
 
 
@@ -36,11 +36,10 @@ class Recommendations:
     Attributes:
         users: (U,) ids.
         items: (U, k) ids.
-        scores: (U, k); -inf where a user has fewer than k items to be told of.
-        spread: (U, k) standard deviation of the score over draws; None where none were asked for, or the
-            model has none.
-        known: (U,) how many items of the history the model knows. With none of them, a list is what the
-            model thinks of somebody of whom it knows nothing.
+        scores: (U, k); -inf where fewer than k items are left for a user.
+        spread: (U, k) standard deviation of the score over draws; None without draws.
+        known: (U,) how many items of the history the model knows. If it is 0, the list is that of a user
+            with an empty history.
     """
 
     users: NDArray[Any]
@@ -73,7 +72,7 @@ class Recommender(ABC):
 
     items: NDArray[Any]
     _kinds: ClassVar[dict[str, type[Recommender]]] = {}
-    #: whether scores have draws, and so a spread
+    #: whether the model has draws, and so a spread of scores
     is_random: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -89,8 +88,9 @@ class Recommender(ABC):
         """Fit to the users of `train`.
 
         Args:
-            train: who chose what.
-            validation: users to choose by, where there is something to choose; with the items of `train`.
+            train: choices to learn from.
+            validation: users by whom options are decided, for models that decide any; with the items of
+                `train`.
             progress: show a bar (needs the extra "cli").
         """
         owner = f"{type(self).__name__}.fit"
@@ -114,20 +114,20 @@ class Recommender(ABC):
 
     @abstractmethod
     def _fit(self, train: Interactions, validation: HeldOutUsers | None, *, progress: bool) -> None:
-        """Find the parameters."""
+        """Fit the parameters to `train`."""
 
-    # what it says
+    # scores and lists
 
     @abstractmethod
     def _scores(self, histories: csr_array) -> Tensor:
-        """(n, I) scores of some users, higher for what they may choose next."""
+        """(n, I) scores of all items for some users; higher for items that they are likely to choose next."""
 
     def _draws(self, histories: csr_array, num_draws: int, seed: int) -> Tensor:
         """(T, n, I) scores of T draws."""
         raise NoRandomness(f"{type(self).__name__}: nothing in it is random, so that it has no draws.")
 
     def scores(self, history: Any) -> NDArray[np.float32]:
-        """(U, I) scores of all items, those of the history too. For long lists of users use `recommend`.
+        """(U, I) scores of all items, including those of the history. For many users, use `recommend`.
 
         Args:
             history: `Interactions`, or lists of item ids, one for each user.
@@ -140,7 +140,9 @@ class Recommender(ABC):
         return found
 
     def draws(self, history: Any, num_draws: int = 20, *, seed: int = 0) -> NDArray[np.float32]:
-        """(T, U, I) scores of T draws. Large: give some users at a time.
+        """(T, U, I) scores of T draws. The result is large: pass a few users at a time.
+
+        Draws are independent: each user has noise of their own, which depends on the place in the call.
 
         Args:
             history: `Interactions`, or lists of item ids, one for each user.
@@ -167,7 +169,8 @@ class Recommender(ABC):
     ) -> Recommendations:
         """The k items of highest score for every user.
 
-        Items of a history that the model does not know are left out; `known` counts the others.
+        Items of a history that the model does not know are ignored; `known` counts the others. Draws are
+        independent: each user has noise of their own, which depends on the place in the call.
 
         Args:
             history: `Interactions`, or lists of item ids, one for each user.
@@ -175,9 +178,9 @@ class Recommender(ABC):
             exclude_seen: leave the items of the history out.
             explore: "thompson" ranks by the first draw, "ucb" by the mean of the draws plus `width` times
                 their spread; None by the score.
-            num_draws: T draws that the spread is of, at least 2; 0 for no spread, which is T times as fast.
-                Exploration takes 20 unless told.
-            width: of "ucb".
+            num_draws: T, number of draws for the spread, at least 2; 0 for no spread, which is T times as
+                fast. With `explore`, the default is 20.
+            width: factor of the spread for "ucb".
             seed: of the draws.
         """
         owner = f"{type(self).__name__}.recommend"
@@ -225,11 +228,11 @@ class Recommender(ABC):
         )
 
     def ranked(self, held_out: HeldOutUsers, length: int = 100) -> Ranked:
-        """Lists for held-out users, with what is right in them, for the metrics of `bayesdrop.metrics`.
+        """Lists for held-out users, with the hits in them, for the ranking metrics of `bayesdrop.metrics`.
 
         Args:
-            held_out: users the model was not trained on.
-            length: items of a list that are kept.
+            held_out: users of whom a part of the choices is hidden.
+            length: items of a list.
         """
         seen = self._known(held_out.seen, "ranked").matrix
         held = held_out.held.aligned(self.items).matrix
@@ -257,18 +260,18 @@ class Recommender(ABC):
 
     @abstractmethod
     def _tensors(self) -> dict[str, Tensor]:
-        """What was fitted."""
+        """The fitted tensors by name."""
 
     @abstractmethod
     def _restore(self, tensors: dict[str, Tensor], num_items: int) -> None:
-        """Take what was fitted; raise where it does not fit the options."""
+        """Set the fitted tensors; raise where they do not fit the options."""
 
     def _facts(self) -> dict[str, Any]:
-        """What a file has to say besides options and tensors: what fitting chose."""
+        """What a file holds besides options and tensors, such as decisions of the fit."""
         return {}
 
     def _take_facts(self, facts: dict[str, Any]) -> None:
-        """Take what `_facts` gave; raise where it makes no sense."""
+        """Set what `_facts` returned; raise where it is not valid."""
         if facts:
             raise ValueError("it says what such a model does not choose")
 
@@ -278,7 +281,7 @@ class Recommender(ABC):
 
     @classmethod
     def _from_options(cls, options: dict[str, Any]) -> Any:
-        """A model that is not fitted yet, from what `options` gave."""
+        """A model that is not fitted yet, from a result of `options`."""
         return cls(**{name: _tuples(value) for name, value in options.items()})
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -297,7 +300,7 @@ class Recommender(ABC):
 
     @classmethod
     def load(cls: type[_R], path: str | os.PathLike[str]) -> _R:
-        """The model of a file that `save` wrote; `Recommender.load` takes those of every class."""
+        """The model of a file that `save` wrote; `Recommender.load` reads models of every class."""
         owner = f"{cls.__name__}.load"
         tensors, header = read_tensors(path, kind=_KIND, owner=owner)
         kind = Recommender._kinds.get(str(header.get("class")))
@@ -335,7 +338,7 @@ def _tuples(value: Any) -> Any:
 def of_shape(
     tensors: dict[str, Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """A tensor of a file; raise where it is not what it must be."""
+    """A tensor of a file; raise where it is missing or has another shape or dtype."""
     tensor = tensors[name]
     if tuple(tensor.shape) != shape or tensor.dtype != dtype:
         raise ValueError(f"its {name} make no sense")

@@ -1,4 +1,4 @@
-"""Blend: several models, weighed by how they rank the choices of validation users."""
+"""Blend: a weighted mean of several models, with weights by how they rank the choices of validation users."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from bayesdrop.recommend.vae import MultVAE
 
 __all__ = ["Blend", "default_models"]
 
-#: validation users whose scores are held
+#: largest number of validation users, whose scores are all in memory
 _USERS = 1000
 
 
 def default_models(num_items: int, seed: int = 0) -> list[Recommender]:
-    """What a blend chooses from: EASE of three penalties, two VAEs, and a SIVAE with learned rates.
+    """The default models of a blend: EASE of three penalties, two VAEs, and a SIVAE with learned rates.
 
     Args:
-        num_items: I; EASE is fitted to the 8,000 most popular items at the most.
+        num_items: I; EASE is fitted to at most the 8,000 most popular items.
         seed: of the networks.
     """
     most = 8000 if num_items > 8000 else None
@@ -43,18 +43,18 @@ class Blend(Recommender):
 
         score = sum_m w_m (s_m - mean s_m) / sd s_m
 
-    Weights are found by greedy selection with replacement on validation users: the model that makes NDCG@100
-    of the mean highest is added again and again, and the best of these means is kept. Models that were not
-    picked are dropped.
+    Weights come from greedy selection with replacement: in each of `picks` rounds, the model is added with
+    which the mean has the highest NDCG@100 on validation users, and the best of these means is the blend.
+    Models that were not picked are left out.
 
     Args:
         models: to choose from; `default_models` if None.
-        picks: of the selection.
+        picks: rounds of the selection.
         seed: of the default models.
 
     Attributes:
-        search: what each model reached by itself on validation users, what they chose for it, and its weight.
-        ndcg: what the blend reached on them.
+        search: for each model, its own NDCG@100 on validation users, its decisions, and its weight.
+        ndcg: NDCG@100 of the blend on them.
 
     Reference: Caruana, Niculescu-Mizil, Crew & Ksikes (2004).
     """
@@ -72,7 +72,7 @@ class Blend(Recommender):
 
     @property
     def is_random(self) -> bool:  # type: ignore[override]
-        """Whether any of its models has draws."""
+        """Whether any model of the blend has draws."""
         return any(model.is_random for model, _ in self._weighed)
 
     def _fit(self, train: Interactions, validation: HeldOutUsers | None, *, progress: bool) -> None:
@@ -121,7 +121,7 @@ class Blend(Recommender):
         ).sum(0)
 
     def _draws(self, histories: csr_array, num_draws: int, seed: int) -> Tensor:
-        """Draws of those that have them, beside the scores of the others."""
+        """Draws of the models that have them, added to the scores of the others."""
         total = torch.zeros(num_draws, histories.shape[0], histories.shape[1])
         for place, (model, weight) in enumerate(self._weighed):
             if model.is_random:
@@ -131,10 +131,10 @@ class Blend(Recommender):
             total += weight * _standardised(part)
         return total
 
-    # files: the models of a blend in one, their tensors apart by number
+    # files: all models of a blend in one file; names of tensors begin with the number of the model
 
     def options(self) -> dict[str, Any]:
-        """What a file needs to make the models again."""
+        """The options of the blend and of its models, from which a file makes them again."""
         return {
             "picks": self.picks,
             "seed": self.seed,
@@ -180,7 +180,7 @@ class Blend(Recommender):
 
 
 def _like_an_earlier(model: Recommender, earlier: Sequence[Recommender]) -> Recommender:
-    """With the weight of the divergence that its like of another seed has chosen: one search for both."""
+    """The model with the `beta` that a fitted model of equal options, but for the seed, has chosen."""
     if isinstance(model, Autoencoder):
         for one in earlier:
             if type(one) is type(model) and {**one.options(), "seed": model.seed} == model.options():
@@ -190,6 +190,6 @@ def _like_an_earlier(model: Recommender, earlier: Sequence[Recommender]) -> Reco
 
 
 def _standardised(scores: Tensor) -> Tensor:
-    """Of mean zero and standard deviation one over the items of a user."""
+    """Scores shifted and scaled to mean 0 and standard deviation 1 over the items of each user."""
     centred = scores - scores.mean(-1, keepdim=True)
     return centred / centred.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-12)

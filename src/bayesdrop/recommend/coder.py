@@ -27,13 +27,13 @@ class Coder(nn.Module):
     Args:
         num_items: I.
         hidden: width of the encoder's layer.
-        code: numbers that the encoder gives; twice the latent ones where they are means and log-variances.
-        latent: numbers that the decoder takes.
+        code: outputs of the encoder; 2 latent where these are means and log-variances.
+        latent: inputs of the decoder.
         decoder_hidden: widths of the decoder's layers; none for a linear decoder.
         activation: of hidden layers.
         layer_norm: whether hidden layers of the encoder are normalised.
-        log_share: (I,) where the biases of the items begin: the log of how often each is chosen.
-        generator: of first weights.
+        log_share: (I,) initial biases of the items: the log of the share of each item in all choices.
+        generator: of initial weights.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class Coder(nn.Module):
                 last.bias.copy_(log_share)
 
     def encoded(self, summed: Tensor) -> Tensor:
-        """(B, hidden) what the first layer gives -> (B, code)."""
+        """From outputs of the first layer (B, hidden) to codes (B, code)."""
         hidden = self._activation(summed if self.norm is None else self.norm(summed))
         code: Tensor = self.code(hidden)
         return code
 
     def forward(self, bag: Bag) -> Tensor:
-        """(B, code)."""
+        """The codes of a bag, (B, code)."""
         return self.encoded(self.bag(bag))
 
     def logits(self, z: Tensor, candidates: Candidates | None = None) -> Tensor:
-        """(..., latent) -> (..., I), or (..., C) corrected logits of candidates."""
+        """Logits of all items (..., I), or corrected logits of candidates (..., C), for z (..., latent)."""
         for layer in self.decoder[:-1]:
             z = self._activation(layer(z))
         last = self.decoder[-1]
@@ -85,7 +85,7 @@ class Coder(nn.Module):
 
 
 def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """Glorot's first weights."""
+    """A linear layer with Glorot's initial weights."""
     layer = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
     assert isinstance(layer, nn.Linear)
     with torch.no_grad():

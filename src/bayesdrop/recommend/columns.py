@@ -25,14 +25,14 @@ def as_frame(table: Any) -> pd.DataFrame:
 
 
 def refuse_ids(column: pd.Series[Any]) -> None:
-    """Raise where a value cannot name a user or an item, in files too."""
+    """Raise where a value cannot be the id of a user or an item, or cannot be stored in a file."""
     if column.dtype.kind not in "iufb":
         known = column.map(lambda value: isinstance(value, str | int | float | np.integer | np.floating))
         refuse_rows(~known.astype(bool), f"the column {column.name!r} is neither a number nor a text")
 
 
 def times_of(column: pd.Series[Any]) -> NDArray[np.float64]:
-    """Seconds, or whatever the numbers of the column are."""
+    """Times as numbers: dates in seconds, numbers unchanged."""
     numbers = pd.to_numeric(column, errors="coerce") if column.dtype.kind not in "mM" else None
     if numbers is not None and not numbers.isna().any():
         refuse_rows(~np.isfinite(numbers.astype(np.float64)), f"{column.name!r} is not finite")
@@ -45,7 +45,7 @@ def times_of(column: pd.Series[Any]) -> NDArray[np.float64]:
 
 
 def liked_rows(frame: pd.DataFrame, rating: str, at_least: float | None) -> pd.DataFrame:
-    """Rows of at least a rating; all where none is said, and then ratings must be positive."""
+    """The rows with at least a rating; if `at_least` is None, all rows, whose ratings must be positive."""
     numbers = pd.to_numeric(frame[rating], errors="coerce")
     refuse_rows(~np.isfinite(numbers.astype(np.float64)), f"{rating!r} is not a number")
     if at_least is None:
@@ -56,7 +56,7 @@ def liked_rows(frame: pd.DataFrame, rating: str, at_least: float | None) -> pd.D
 
 
 def refuse_rows(which: pd.Series[bool], what: str) -> None:
-    """Raise where a row is wrong; rows are counted from 1."""
+    """Raise if `which` marks any rows, and name them, counted from 1."""
     places = np.flatnonzero(which.to_numpy())
     if len(places):
         shown = ", ".join(str(place + 1) for place in places[:5].tolist())

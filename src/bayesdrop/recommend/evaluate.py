@@ -1,4 +1,4 @@
-"""evaluate_lists(): how good the lists of a model are, in a handful of numbers."""
+"""evaluate_lists(): the quality of the lists of a model, in a few numbers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def evaluate_lists(
 ) -> dict[str, Any]:
     """Recall, NDCG, coverage and, where the training users are given, novelty and popularity bias.
 
-    "popularity of lists" and "of what was chosen" are mean ranks of items by popularity, 1 for the most
-    popular item and 0 for the least: lists far above what was chosen favour what is popular anyway.
+    "popularity of lists" and "of what was chosen" are mean ranks of items by popularity, from 0 for the least
+    popular item to 1 for the most: if the first is far above the second, lists favour popular items.
 
     Args:
         model: fitted.
-        held_out: users it was not trained on.
-        train: users that it was trained on, for the popularity of items.
+        held_out: users that the model was not trained on.
+        train: users that the model was trained on, for the popularity of items.
 
     Returns: "numbers" and "standard_errors" by name, "test_users", and with `train` "tenths": the shares of
     listed items, and of those that were chosen, in each tenth of all items by popularity, the least popular

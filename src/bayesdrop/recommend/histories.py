@@ -1,4 +1,4 @@
-"""A batch of histories as a bag of items: cost follows the number of choices, not of items."""
+"""A batch of histories as a bag of items: the cost grows with the number of choices, not of items."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["Bag", "Candidates", "ItemBag", "choice_nll"]
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Some of the items, over which a softmax runs instead of all: those chosen, and others by chance.
+    """The items of a softmax over some of all items: all that were chosen, and a random part of the others.
 
     The sum of exp(logit) over all items is estimated by
 
         sum over chosen + (others / drawn) sum over drawn
 
-    whose mean is the true sum; that of its log is a little less, the less the more are drawn.
+    whose mean is the true sum. The mean of its log is a little too small, by less if more are drawn.
 
     Attributes:
         columns: (C,) items.
-        correction: (C,) log of what each stands for, to be added to its logit: 0 for chosen items.
-        places: (n,) where among them the choices of a bag stand.
+        correction: (C,) added to the logits: log(others / drawn), and 0 for chosen items.
+        places: (n,) the places of the choices of a bag in `columns`.
     """
 
     columns: Tensor
@@ -39,9 +39,9 @@ class Candidates:
         """All items that were chosen, and some of the others, each at most once.
 
         Args:
-            items: (n,) that were chosen.
+            items: (n,) the chosen items.
             num_items: I.
-            drawn: how many of the others; all of them if there are no more.
+            drawn: how many of the others; all, if there are fewer.
             generator: of random numbers.
         """
         place = torch.full((num_items,), -1)
@@ -64,7 +64,7 @@ class Bag:
         rows: (n,) which user each choice belongs to.
         starts: (B,) where the choices of each user begin.
         counts: (B,) how many choices each user has, as floats.
-        weights: (n,) what each choice counts.
+        weights: (n,) the weight of each choice as an input.
         candidates: items over which a softmax runs; None for all.
     """
 
@@ -77,7 +77,7 @@ class Bag:
 
     @classmethod
     def of(cls, histories: csr_array, users: NDArray[np.int64] | None = None) -> Bag:
-        """Histories whose weights have length one: 1 / sqrt(n) for each of n choices.
+        """A bag of histories, whose weights have length one: 1 / sqrt(n) for each of n choices.
 
         Args:
             histories: (U, I).
@@ -100,11 +100,11 @@ class Bag:
         return len(self.starts)
 
     def scaled(self, factor: Tensor) -> Bag:
-        """Each choice times a factor, (n,)."""
+        """The bag with the weight of each choice times a factor, (n,)."""
         return replace(self, weights=self.weights * factor)
 
     def among(self, num_items: int, drawn: int, generator: torch.Generator) -> Bag:
-        """The same, with a softmax over some items; see `Candidates`."""
+        """The bag with a softmax over some of the items; see `Candidates`."""
         return replace(self, candidates=Candidates.of(self.items, num_items, drawn, generator))
 
     def repeated(self, times: int) -> Bag:
@@ -131,7 +131,7 @@ class ItemBag(nn.Module):
         self.bias = nn.Parameter(torch.empty(width).normal_(0, 1e-3, generator=generator))
 
     def forward(self, bag: Bag) -> Tensor:
-        """(B, width)."""
+        """The outputs of B users, (B, width)."""
         summed = embedding_bag(bag.items, self.weight, bag.starts, mode="sum", per_sample_weights=bag.weights)
         return summed + self.bias
 
@@ -157,7 +157,7 @@ def choice_nll(logits: Tensor, bag: Bag) -> Tensor:
 
     Args:
         logits: (B, I), or (B, C) of the bag's candidates.
-        bag: what the users chose; its weights do not matter.
+        bag: the choices of the users; its weights are not used.
     """
     places = bag.items if bag.candidates is None else bag.candidates.places
     value: Tensor = _ChoiceNLL.apply(logits, places, bag.rows, bag.counts)  # type: ignore[no-untyped-call]

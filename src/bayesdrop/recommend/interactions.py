@@ -1,4 +1,4 @@
-"""Interactions: who chose what, from a table, as a sparse matrix; and splits of it."""
+"""Interactions: which user chose which items, from a table, as a sparse matrix; and splits of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["HeldOutUsers", "Interactions", "UserSplit"]
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """Which of I items each of U users chose: a matrix of zeros and ones, and the names of rows and columns.
+    """Which of I items each of U users chose: a matrix of zeros and ones, and the ids of rows and columns.
 
     Attributes:
         matrix: (U, I) sparse, ones where a user chose an item.
@@ -67,7 +67,7 @@ class Interactions:
             user: the column of users, of any ids.
             item: the column of items, of any ids.
             rating: the column of ratings.
-            at_least: the least rating that means that the user liked the item.
+            at_least: the least rating that counts as a choice.
             time: the column of times, for `split_by_time`: numbers, or dates.
 
         >>> rows = {"user": ["ann", "ann", "bob"], "item": [3, 7, 7]}
@@ -99,7 +99,7 @@ class Interactions:
     def from_pairs(
         cls, pairs: Any, *, num_users: int | None = None, num_items: int | None = None
     ) -> Interactions:
-        """From pairs of whole numbers, which are the places of rows and columns and their ids too.
+        """From pairs of whole numbers, which are both the places and the ids of rows and columns.
 
         Args:
             pairs: (n, 2) user and item.
@@ -125,7 +125,7 @@ class Interactions:
         """From lists of item ids, one for each user; ids that are not among `items` are left out.
 
         Args:
-            histories: of U users, whose ids are then 0, 1, ...
+            histories: lists of U users, whose ids become 0, 1, ...
             items: (I,) ids of the columns.
         """
         frame = pd.DataFrame(
@@ -140,7 +140,7 @@ class Interactions:
         return cls(_matrix(places, len(histories), len(index)), np.arange(len(histories)), np.asarray(items))
 
     def __len__(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs."""
         return int(self.matrix.nnz)
 
     def __repr__(self) -> str:
@@ -156,7 +156,7 @@ class Interactions:
         return np.bincount(self.matrix.indices, minlength=len(self.items))
 
     def aligned(self, items: NDArray[Any]) -> Interactions:
-        """The same users with other columns: items that are not among these are left out.
+        """The same users with other columns; choices of items that are not among these are left out.
 
         Args:
             items: (I,) ids.
@@ -185,11 +185,11 @@ class Interactions:
         return Interactions(matrix, self.users[places], self.items, times)
 
     def frequent(self, *, min_users: int = 0, min_items: int = 0) -> Interactions:
-        """Items that enough users chose, and of what is left the users who chose enough items.
+        """Only items that enough users chose, and then only users who chose enough of these.
 
         Args:
-            min_users: of an item.
-            min_items: of a user.
+            min_users: least number of users of an item.
+            min_items: least number of items of a user.
         """
         whole_number("frequent", "min_users", min_users, at_least=0)
         whole_number("frequent", "min_items", min_items, at_least=0)
@@ -197,16 +197,16 @@ class Interactions:
         return found.of_users(np.flatnonzero(np.diff(found.matrix.indptr) >= min_items))
 
     def hidden(self, *, held: float = 0.2, seed: int = 0) -> HeldOutUsers:
-        """All users, a share of whose items is hidden, for a model that was trained on others.
+        """All users with a part of their items hidden, to test a model that was trained on others.
 
         Args:
-            held: share of each user's items, rounded down.
-            seed: of what is hidden.
+            held: share of each user's items that is hidden, rounded down.
+            seed: of the choice of hidden items.
         """
         real_number("hidden", "held", held, "in (0, 1)", above=0, below=1)
         source = np.random.default_rng(whole_seed("hidden", seed))
         pairs = self.pairs()
-        # Of each user's items in a random order, the first ones.
+        # Each user's items are put in a random order, and the first ones are hidden.
         order = np.lexsort((source.random(len(pairs)), pairs[:, 0]))
         sizes = np.diff(self.matrix.indptr)
         rank = np.arange(len(pairs)) - np.repeat(self.matrix.indptr[:-1], sizes)
@@ -229,16 +229,16 @@ class Interactions:
         min_items: int = 5,
         seed: int = 0,
     ) -> UserSplit:
-        """Users to train on, and others who are shown a part of their items, as Liang et al. (2018) do.
+        """Users to train on, and other users with a part of their items hidden, as in Liang et al. (2018).
 
         Users with fewer than `min_items` are left out. Columns are the items of the training users.
 
         Args:
             validation: how many users to validate on, or which share of them.
             test: how many users to test on, or which share of them.
-            held: share of a held-out user's items that must be ranked, rounded down.
-            min_items: see above.
-            seed: of the order of users and of what is held.
+            held: share of a held-out user's items that is hidden and must be ranked, rounded down.
+            min_items: least number of items of a user.
+            seed: of the order of users and the choice of hidden items.
         """
         owner = "split_by_users"
         real_number(owner, "held", held, "in (0, 1)", above=0, below=1)
@@ -264,22 +264,22 @@ class Interactions:
         last: Literal["of all", "of each user"] = "of all",
         min_items: int = 5,
     ) -> UserSplit:
-        """What was chosen earlier to train on, and what the same users chose later to be ranked.
+        """Earlier choices to train on, and later choices of the same users to be ranked.
 
-        "of all" cuts everybody's choices at two moments, as time does: the last share of all choices is what
-        is tested on, that before it what is validated on. A model that was fitted up to the first moment is
-        shown all that a user chose before the second when it is tested. "of each user" holds the last items
-        of every user, whenever they were chosen, so that training may know the future of others.
+        "of all" cuts the choices of all users at the same two moments: those after the second are for the
+        test, those between for validation. The model is fitted to choices before the first moment; in the
+        test, it sees all choices of a user before the second. "of each user" holds out the last items of
+        every user, whenever they were chosen, so that training may contain later choices of other users.
 
-        Users with fewer than `min_items` are left out. Columns are the items of the training part, and what
-        is held of other items is left out. Only users of whom something is seen and something is held are
-        validated or tested on; they are trained on too, with what was chosen before.
+        Users with fewer than `min_items` are left out. Columns are the items of the training part, and
+        held-out choices of other items are left out. Validation and test have only users with some choices
+        that are seen and some that are held out; their earlier choices are in the training part too.
 
         Args:
-            validation: share of choices to validate on; of each user rounded down, but one at the least.
+            validation: share of choices to validate on; "of each user", it is rounded down to at least one.
             test: share of choices to test on; likewise.
-            last: see above.
-            min_items: see above; at least 3.
+            last: "of all" or "of each user".
+            min_items: least number of items of a user; at least 3.
         """
         owner = "split_by_time"
         if self.times is None:
@@ -312,18 +312,18 @@ class Interactions:
         )
 
     def _where(self, which: NDArray[np.bool_]) -> Interactions:
-        """Some of the pairs, of all users and items."""
+        """Some of the pairs, with the same rows and columns."""
         times = None if self.times is None else self.times[which]
         return _of_places(self.pairs()[which], self.users, self.items, times)
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOutUsers:
-    """Users of whom a model is shown a part: such as it was not trained on, or their later choices.
+    """Users of whom a model sees a part of the choices, and must rank the others.
 
     Attributes:
-        seen: what a model is shown of them.
-        held: what it must rank before all else.
+        seen: the choices that a model sees.
+        held: the hidden choices, which it should rank before all other items.
     """
 
     seen: Interactions
@@ -337,7 +337,7 @@ class HeldOutUsers:
 
 @dataclass(frozen=True, eq=False)
 class UserSplit:
-    """Users to train on, to choose by, and to test on."""
+    """Users for training, validation and test."""
 
     train: Interactions
     validation: HeldOutUsers
@@ -347,10 +347,10 @@ class UserSplit:
     def of(
         cls, data: ImplicitFeedback, *, users: NDArray[Any] | None = None, items: NDArray[Any] | None = None
     ) -> UserSplit:
-        """From pairs that were split already.
+        """From pairs that are split already.
 
         Args:
-            data: what `bayesdrop.data.split_by_users` or a loader gives.
+            data: a result of `bayesdrop.data.split_by_users` or of a loader.
             users: ids by the numbers that the pairs had before the split; these numbers if None.
             items: likewise.
         """
@@ -386,7 +386,7 @@ def _matrix(places: NDArray[Any], users: int, items: int) -> csr_array:
 def _of_places(
     places: NDArray[Any], users: NDArray[Any], items: NDArray[Any], times: NDArray[np.float64] | None
 ) -> Interactions:
-    """Pairs in any order, each at its first time."""
+    """Interactions from pairs in any order; a pair that occurs twice counts at its first time."""
     matrix = _matrix(places, len(users), len(items))
     if times is None:
         return Interactions(matrix, users, items)
@@ -397,25 +397,25 @@ def _of_places(
 
 
 def _shown(seen: Interactions, held: Interactions) -> HeldOutUsers:
-    """Users of whom there is something to be shown and something to be ranked."""
+    """Only the users with some choices that are seen and some that are held out."""
     both = np.flatnonzero((np.diff(seen.matrix.indptr) > 0) & (np.diff(held.matrix.indptr) > 0))
     return HeldOutUsers(seen.of_users(both), held.of_users(both))
 
 
 def _number(owner: str, argument: str, value: Any, users: int) -> int:
-    """How many users: a number of them, or a share."""
+    """A number of users, from a number or a share of them."""
     if isinstance(value, float):
         return int(users * real_number(owner, argument, value, "in [0, 1)", at_least=0, below=1))
     return whole_number(owner, argument, value, at_least=0)
 
 
 def as_interactions(history: Any, items: NDArray[Any], owner: str) -> Interactions:
-    """Histories in whichever form they come, with the columns of a model.
+    """Histories of any accepted form as `Interactions` with the columns of a model.
 
     Args:
         history: `Interactions`, or lists of item ids, one for each user.
         items: (I,) ids of the model's items.
-        owner: who asks, for errors.
+        owner: the caller, for errors.
     """
     if isinstance(history, Interactions):
         return history.aligned(items)

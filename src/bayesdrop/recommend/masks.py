@@ -1,4 +1,4 @@
-"""Dropout of choices: noise on what a history holds, with fixed and with learned rates."""
+"""Dropout of choices: noise on the entries of a history, with fixed and with learned rates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["ChoiceNoise", "ConcreteChoices", "FixedChoices", "GaussianChoices", 
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Noise of one pass: what choices were multiplied by, and what the mirrored pass needs."""
+    """The noise of one pass, and the numbers from which its mirrored noise is made."""
 
-    factor: Tensor  #: (n,)
-    uniform: Tensor | None = None  #: (n,) behind the masks of learned rates
+    factor: Tensor  #: (n,) multiplies the choices
+    uniform: Tensor | None = None  #: (n,) the uniform numbers of hard masks with learned rates
 
 
 class ChoiceNoise(nn.Module, ABC):
-    """What every choice of a history is multiplied by; its mean is one."""
+    """Noise that multiplies every choice of a history; its mean is one."""
 
     is_random = True
 
@@ -38,7 +38,7 @@ class ChoiceNoise(nn.Module, ABC):
         """
 
     def rates(self) -> Tensor | None:
-        """(I,) or () chance of dropping; None where nothing is dropped."""
+        """The chance of dropping a choice, (I,) or (); None where nothing is dropped."""
         return None
 
 
@@ -53,7 +53,7 @@ class NoNoise(ChoiceNoise):
 
 
 class FixedChoices(ChoiceNoise):
-    """Choices are dropped with one chance p, the others divided by 1 - p."""
+    """Choices are dropped with chance p; the others are divided by 1 - p."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class LearnableChoices(_PerItem):
 
         factor = b / (1 - p),    b = 1[u >= p]
 
-    The factor has a gradient through 1 / (1 - p); what goes through b is added by `disarm_`.
+    The factor has a gradient through 1 / (1 - p); `disarm_` adds the gradient through b.
     """
 
     def sample(self, bag: Bag, generator: torch.Generator) -> Mask:

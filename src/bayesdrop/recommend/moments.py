@@ -1,4 +1,4 @@
-"""Which choices come later: the last of all, and the last of each user."""
+"""Splits of choices by time: the last of all choices, or the last of each user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def later_of_all(times: NDArray[np.float64], validation: float, test: float) -> 
         test: share of choices.
     """
     order = np.sort(times)
-    # What was chosen at the moment of a cut is after it, all of it.
+    # Choices at the very moment of a cut count as after it.
     cuts = [order[int(len(order) * share)] for share in (1 - validation - test, 1 - test)]
     return np.searchsorted(cuts, times, side="right")
 
@@ -28,14 +28,14 @@ def later_of_each(
     """(n,) 0 for choices to train on, 1 to validate and 2 to test: the last ones of every user.
 
     Args:
-        times: (n,) of the choices of one user after those of another.
+        times: (n,) of the choices, ordered by user.
         sizes: (U,) how many each user has.
-        validation: share of a user's choices, rounded down, but one at the least.
+        validation: share of a user's choices, rounded down, but at least one.
         test: likewise.
     """
     rows = np.repeat(np.arange(len(sizes)), sizes)
     ends = np.repeat(np.cumsum(sizes), sizes)
-    # How many of a user's choices come after each.
+    # For each choice, how many choices of the same user come after it.
     after = np.empty(len(rows), dtype=np.int64)
     after[np.lexsort((times, rows))] = ends - 1 - np.arange(len(rows))
     tested, validated = (np.maximum(1, (share * sizes).astype(np.int64)) for share in (test, validation))

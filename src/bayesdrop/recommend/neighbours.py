@@ -1,4 +1,4 @@
-"""Models without a network: popularity, EASE and SLIM. What a user would pick first."""
+"""Models without a network: popularity, EASE and SLIM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["EASE", "SLIM", "Popularity"]
 
 @dataclass(eq=False)
 class Popularity(Recommender):
-    """What most users chose, for everybody: the log of the share of users who chose an item."""
+    """The same scores for every user: the log of the share of users who chose an item."""
 
     def _fit(self, train: Interactions, validation: HeldOutUsers | None, *, progress: bool) -> None:
         counts = torch.from_numpy(train.counts()).double()
@@ -37,7 +37,7 @@ class Popularity(Recommender):
 
 
 class _ItemWeights(Recommender):
-    """Scores x B for a history x: how much each item says for each other."""
+    """Scores x B for a history x, with a weight in B from every item to every other."""
 
     max_items: int | None
     _weights: Tensor
@@ -52,7 +52,7 @@ class _ItemWeights(Recommender):
         gram = torch.from_numpy((part.T @ part).toarray()).float()
         self._weights = self._solved(gram, progress=progress)
         self._places = torch.from_numpy(places)
-        # Items beyond `max_items` come after all others, by popularity.
+        # Items beyond `max_items` rank after all others, by popularity.
         self._rest = torch.from_numpy(counts / (counts.max() + 1.0)).float()
 
     @abstractmethod
@@ -89,7 +89,8 @@ class EASE(_ItemWeights):
 
     Args:
         l2: lambda, the penalty of squared weights.
-        max_items: the most popular items only, as memory is 8 I^2 bytes; the others come last, by popularity.
+        max_items: use only so many of the most popular items, as memory is 8 I^2 bytes; the others rank last,
+            by popularity.
 
     Reference: Steck (2019).
     """
@@ -141,7 +142,7 @@ class SLIM(_ItemWeights):
             whole_number("SLIM", "max_items", self.max_items, at_least=1)
 
     def _solved(self, gram: Tensor, *, progress: bool) -> Tensor:
-        # The penalty that ties both copies of B together: of the size of the data's own curvature.
+        # rho, the penalty on the difference of both copies of B, of the size of the data's curvature.
         rho = max(float(gram.diagonal().mean()), 1.0)
         inverse = gram.clone()
         inverse.diagonal().add_(self.l2 + rho)

@@ -1,4 +1,4 @@
-"""VampVAE and IAFVAE: a learned prior, and a posterior that a flow bends."""
+"""VampVAE and IAFVAE: a learned prior, and a posterior with flows."""
 
 from __future__ import annotations
 
@@ -77,22 +77,22 @@ class _Histories(nn.Module):
         self.raw = nn.Parameter(torch.empty(count, num_items).normal_(0.0, 0.05, generator=generator))
 
     def forward(self) -> Tensor:
-        """(C, I) of length one, as histories of users are."""
+        """The learned histories, (C, I), scaled to length one like the histories of users."""
         return F.normalize(self.raw.clamp(0, 1) + 1e-6, dim=1)
 
 
 @dataclass(eq=False)
 class IAFVAE(Autoencoder):
-    """Variational autoencoder whose posterior is bent by inverse autoregressive flows.
+    """Variational autoencoder whose posterior is transformed by inverse autoregressive flows.
 
         z <- g z + (1 - g) m,    g = sigmoid(s + 1),    (m, s) of coordinate i from those before i
 
-    Each step costs -sum log g in log q. Every other step runs through the coordinates backwards. The options
+    Each step adds -sum log g to log q. Every second step takes the coordinates in reverse order. The options
     are those of `Autoencoder`.
 
     Args:
-        num_flows: steps.
-        flow_hidden: width of their networks.
+        num_flows: number of flow steps.
+        flow_hidden: hidden width of the networks of m and s.
 
     Reference: Kingma et al. (2016); a row of Boluki et al. (2020), table 2.
     """
@@ -120,7 +120,7 @@ class IAFVAE(Autoencoder):
         return {**super()._shapes(num_items), **flows}
 
     def _flown(self, z: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        """The bent code, and log |dz / dz_0|."""
+        """The transformed code, and log |dz / dz_0|."""
         return flown(z, context, self._others.values())
 
     def _code(self, code: Tensor, noise: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""SIVAE: a semi-implicit posterior, made of dropout of choices with learned rates."""
+"""SIVAE: a semi-implicit posterior by dropout of choices with learned rates."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ Kind = Literal["learnable", "concrete", "gaussian", "fixed"]
 class SIVAE(Autoencoder):
     """Variational autoencoder whose posterior is a mixture over masks of the history.
 
-    For each user K masks give K Gaussians q_j, and each code z_k ~ q_k is judged by all of them:
+    For each user, K masks give K Gaussians q_j. With a code z_k ~ q_k from each, the loss is
 
         mean over k of   -log p(x | z_k) + beta (log h(z_k) - log p(z_k)),    h = (1 / K) sum_j q_j
 
-    Dropout of choices has a rate for every item, which is learned: by hard masks with an unbiased gradient
-    from two passes (DisARM, with common noise), by relaxed masks (Concrete), or as the variance of normal
-    noise. The options beyond these are those of `Autoencoder`; `p` is where rates begin.
+    Dropout of choices has a learned rate for every item: by hard masks with an unbiased gradient from two
+    passes (DisARM, with common noise), by relaxed masks (Concrete), or as the variance of normal noise. The
+    other options are those of `Autoencoder`; learned rates start at `p`. `bayesdrop.vae.SIVAE` is the same
+    method for rows of numbers.
 
     Args:
-        dropout: "learnable", "concrete", "gaussian", "fixed", or None for none at all.
-        num_mixtures: K masks.
+        dropout: "learnable", "concrete", "gaussian", "fixed", or None for no dropout.
+        num_mixtures: K, number of masks.
         rate_lr: learning rate of the rates' logits.
         temperature: of "concrete".
 
@@ -70,7 +71,7 @@ class SIVAE(Autoencoder):
         """The settings of the authors' script: ReLU, two layers each way, batches of 1,000, K = 3.
 
         Args:
-            options: that differ.
+            options: override these settings.
         """
         paper: dict[str, Any] = {
             "decoder_hidden": (600,),
@@ -113,7 +114,7 @@ class SIVAE(Autoencoder):
         return losses
 
     def _mixture_losses(self, many: Bag, factor: Tensor, noise: Tensor, weight: Tensor) -> Tensor:
-        """(B,) the loss of each user, given masks and noise of all K codes."""
+        """(B,) the loss of each user, given the masks and the noise of all K codes."""
         k = self.num_mixtures
         code = self._coder(many.scaled(factor))
         mean, log_variance = code.chunk(2, -1)

@@ -19,14 +19,14 @@ from bayesdrop.recommend.interactions import HeldOutUsers, Interactions
 
 __all__ = ["CHECKED", "ChoiceNetwork", "Course", "trained"]
 
-#: validation users that are looked at after every epoch
+#: largest number of validation users that are scored after an epoch
 CHECKED = 1000
-#: how fast averaged weights forget: step t counts _RECENT / (t + _RECENT)
+#: how fast the average forgets: the weights of step t enter it by _RECENT / (t + _RECENT)
 _RECENT = 10
 
 
 class ChoiceNetwork(Protocol):
-    """What training asks of a network: its options, losses and parameters, and lists for validation users."""
+    """What training needs of a network: options, losses, parameters, and lists for validation users."""
 
     items: Any
     batch_size: int | None
@@ -40,28 +40,28 @@ class ChoiceNetwork(Protocol):
     seed: int
 
     def _losses(self, bag: Bag, weight: Tensor, generator: torch.Generator) -> Tensor:
-        """(B,) the loss of every user; `weight`, (B,), is that of the divergence."""
+        """(B,) the loss of every user; `weight`, (B,), is the weight of the divergence."""
 
     def _learned(self) -> list[Tensor]:
-        """What training changes."""
+        """The parameters that training changes."""
 
     def _decayed(self) -> list[Tensor]:
-        """What `weight_decay` keeps small."""
+        """The parameters that `weight_decay` penalises."""
 
     def _groups(self) -> list[dict[str, Any]]:
         """Parameters with their learning rates."""
 
     def ranked(self, held_out: HeldOutUsers, length: int = 100) -> Ranked:
-        """Lists for held-out users, with what is right in them."""
+        """Lists for held-out users, with the hits in them."""
 
 
 @dataclass(eq=False)
 class Course:
-    """One run.
+    """The result of one training run.
 
     Attributes:
         beta: the weight of the divergence, at its full size.
-        weights: of the epoch of the best validation score, or of the last one.
+        weights: of the epoch with the best validation score; of the last one without validation users.
         history: validation NDCG@100 of every epoch.
         seconds: CPU seconds of training up to the end of every epoch, validation left out.
     """
@@ -85,12 +85,12 @@ def trained(
     *,
     progress: bool,
 ) -> Course:
-    """Train a network that has been built; what it learned is in the course, and not yet in the network.
+    """Train a network that has been built. The result holds the weights; the network must be given them.
 
     Args:
-        model: the network, which says what its losses are.
-        train: who chose what.
-        validation: users that say which epoch was the best, and when to stop.
+        model: the network, with its losses.
+        train: choices to learn from.
+        validation: users by whose score the best epoch is chosen and training stops.
         beta: weight of the divergence.
         progress: show a bar.
     """

@@ -21,9 +21,9 @@ class MultVAE(Autoencoder):
 
         E_q(z | x) [ -sum_i x_i log softmax_i f(z) ] + beta KL(q(z | x) || N(0, I))
 
-    The options are those of `Autoencoder`. The defaults are ours: a linear decoder whose biases begin at the
-    items' popularity, a normalised encoder, a divergence that weighs with the length of the history, and
-    averaged weights. `MultVAE.published()` has the paper's.
+    The options are those of `Autoencoder`. The defaults are ours: a linear decoder whose biases start at the
+    popularity of the items, a normalised encoder, a weight of the divergence that grows with the length of
+    the history, and averaged weights. `MultVAE.published()` has the settings of the paper.
 
     Reference: Liang, Krishnan, Hoffman & Jebara (2018); the VAE of Boluki et al. (2020), table 2.
     """
@@ -33,7 +33,7 @@ class MultVAE(Autoencoder):
         """The settings of Liang et al. (2018).
 
         Args:
-            options: that differ.
+            options: override these settings.
         """
         paper: dict[str, Any] = {
             "decoder_hidden": (600,),
@@ -59,7 +59,7 @@ class MultVAE(Autoencoder):
 class MultDAE(Autoencoder):
     """Denoising autoencoder of a user's choices: a code without noise, and dropout of choices.
 
-    The options are those of `Autoencoder`; `beta` has no meaning here.
+    The options are those of `Autoencoder`; `beta` has no effect.
 
     Reference: Liang et al. (2018).
     """
@@ -84,8 +84,8 @@ class MultDAE(Autoencoder):
 class CDAE(MultDAE):
     """Collaborative denoising autoencoder.
 
-    Its published form has a vector for every training user, of which there is none for a new one: here the
-    vector of a user is what the encoder makes of the history, through a sigmoid.
+    The published form has a vector for every training user, and none for new users. Here the code of every
+    user comes from the history, by the encoder and a sigmoid.
 
     Reference: Wu, DuBois, Zheng & Ester (2016).
     """

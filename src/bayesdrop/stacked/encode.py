@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.errors import must
-from bayesdrop.stacked.trees import Trees
+from bayesdrop.stacked.trees import Guess
 
 __all__ = ["Array", "EncodedRows", "Encoder", "Seen"]
 
@@ -112,8 +112,8 @@ class Encoder:
     A value far beyond those of the table counts as one at the end of the margin of `seen`: what a network
     makes of larger ones grows without bound and means nothing.
 
-    Of the K columns of a table some may be left out, and what boosted trees predict may be added to them:
-    the D columns that are encoded.
+    Of the K columns of a table some may be left out, and what trees and a linear map guess may be added to
+    them: the D columns that are encoded.
 
     Attributes:
         seen: the range of the K columns of the table.
@@ -122,7 +122,7 @@ class Encoder:
         edges: (D, B + 1) ends of the intervals, NaN where there are fewer; None without encoding.
         offset: (D * B,) means of the encoding.
         chosen: places of the table's columns that are encoded; None for all of them.
-        trees: whose predictions are the last columns; None for none.
+        guess: whose predictions are the last columns; None for none.
     """
 
     seen: Seen
@@ -131,7 +131,7 @@ class Encoder:
     edges: Array | None
     offset: Array | None
     chosen: NDArray[np.int64] | None = None
-    trees: Trees | None = None
+    guess: Guess | None = None
 
     @staticmethod
     def of(
@@ -139,7 +139,7 @@ class Encoder:
         bins: int = 0,
         *,
         chosen: NDArray[np.int64] | None = None,
-        trees: Trees | None = None,
+        guess: Guess | None = None,
         predicted: Array | None = None,
         seen: Seen | None = None,
     ) -> Encoder:
@@ -149,20 +149,20 @@ class Encoder:
             x: (N, K) finite numbers.
             bins: B; 0 leaves the piecewise-linear encoding out.
             chosen: places of the columns that are encoded; None for all of them.
-            trees: whose predictions are encoded, too.
-            predicted: (N, C) what such trees predict of these rows without having seen them; needed with
-                `trees`, whose own predictions of rows that they were grown from are too good.
+            guess: whose predictions are encoded, too.
+            predicted: (N, 2 C) what such guesses say of these rows without having seen them; needed with
+                `guess`, which is too good at rows that it was fitted to.
             seen: the range of the columns, where it is known.
         """
         if x.ndim != 2 or x.shape[0] < 1 or x.shape[1] < 1:
             raise ValueError(must("Encoder", "x", "of shape (N, K), neither of them 0", x.shape))
-        if (trees is None) != (predicted is None):
-            raise ValueError(must("Encoder", "predicted", "given with `trees`, and only then", predicted))
+        if (guess is None) != (predicted is None):
+            raise ValueError(must("Encoder", "predicted", "given with `guess`, and only then", predicted))
         seen = Seen.of(x) if seen is None else seen
         x = _columns(x, chosen, predicted)
         mean, scale = _mean_and_scale(x)
         if bins == 0:
-            return Encoder(seen, mean, scale, None, None, chosen, trees)
+            return Encoder(seen, mean, scale, None, None, chosen, guess)
         edges = np.full((x.shape[1], bins + 1), np.nan)
         for column in range(x.shape[1]):
             values = np.unique(x[:, column])
@@ -171,7 +171,7 @@ class Encoder:
             # Two values or fewer: the standardised column says it all.
             if len(values) > 2:
                 edges[column, : len(values)] = values
-        plain = Encoder(seen, mean, scale, edges, np.zeros(x.shape[1] * bins), chosen, trees)
+        plain = Encoder(seen, mean, scale, edges, np.zeros(x.shape[1] * bins), chosen, guess)
         columns = [slice(column, column + 1) for column in range(x.shape[1])]
         means = [plain._pieces(x[:, column], column).mean(0) for column in columns]
         return replace(plain, offset=np.concatenate(means))
@@ -186,7 +186,7 @@ class Encoder:
 
         Args:
             x: (N, K) columns.
-            predicted: (N, C) to take in the place of the trees' own predictions.
+            predicted: (N, 2 C) to take in the place of what the guess itself says.
         """
         if x.ndim != 2 or x.shape[1] != len(self.seen.low):
             raise ValueError(must("Encoder", "x", f"of shape (N, {len(self.seen.low)})", x.shape))
@@ -203,8 +203,8 @@ class Encoder:
     def _encoded(self, x: Array, predicted: Array | None) -> Array:
         """(N, D) the columns that are encoded."""
         bounded = self.seen.bounded(x)
-        if self.trees is not None and predicted is None:
-            predicted = self.trees(bounded)
+        if self.guess is not None and predicted is None:
+            predicted = self.guess(bounded)
         return _columns(bounded, self.chosen, predicted)
 
     def table_inputs(self, x: Array, predicted: Array | None = None) -> Tensor | EncodedRows:
@@ -212,7 +212,7 @@ class Encoder:
 
         Args:
             x: (N, K) columns.
-            predicted: (N, C) of trees that have not seen these rows.
+            predicted: (N, 2 C) of guesses that have not seen these rows.
         """
         many = self.edges is not None and len(x) * self.width > _MANY
         return EncodedRows(self, x, predicted) if many else self(x, predicted)
@@ -237,7 +237,7 @@ class Encoder:
     def _unit(self) -> Array:
         """(D,) what numbers are multiplied by first: a power of two, to leave room for differences."""
         largest = np.maximum(np.abs(self.seen.least), np.abs(self.seen.most))[None]
-        scores = None if self.trees is None else np.zeros((1, len(self.trees.base)))
+        scores = None if self.guess is None else np.zeros((1, self.guess.width))
         return np.where(_columns(largest, self.chosen, scores)[0] > 1e299, 2.0**-4, 1.0)
 
     def as_dict(self) -> dict[str, Any]:
@@ -248,8 +248,8 @@ class Encoder:
             arrays |= {"edges": self.edges, "offset": self.offset}
         if self.chosen is not None:
             arrays["chosen"] = self.chosen
-        if self.trees is not None:
-            arrays |= {f"trees.{name}": array for name, array in self.trees.as_dict().items()}
+        if self.guess is not None:
+            arrays |= {f"guess.{name}": array for name, array in self.guess.as_dict().items()}
         return arrays
 
     @staticmethod
@@ -261,10 +261,10 @@ class Encoder:
                 "fit it again."
             )
         seen = Seen(arrays["low"], arrays["high"], arrays["margin"])
-        own = {name.removeprefix("trees."): a for name, a in arrays.items() if name.startswith("trees.")}
-        trees = Trees.from_dict(own, len(seen.low)) if own else None
+        own = {name.removeprefix("guess."): a for name, a in arrays.items() if name.startswith("guess.")}
+        guess = Guess.from_dict(own, len(seen.low)) if own else None
         edges, offset, chosen = (arrays.get(name) for name in ("edges", "offset", "chosen"))
-        return Encoder(seen, arrays["mean"], arrays["scale"], edges, offset, chosen, trees)
+        return Encoder(seen, arrays["mean"], arrays["scale"], edges, offset, chosen, guess)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +274,7 @@ class EncodedRows:
     Attributes:
         encoder: of the columns.
         x: (N, K) columns.
-        predicted: (N, C) of trees that have not seen these rows, if the encoder has trees.
+        predicted: (N, 2 C) of guesses that have not seen these rows, if the encoder has one.
     """
 
     encoder: Encoder

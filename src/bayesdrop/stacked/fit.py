@@ -29,13 +29,13 @@ from bayesdrop.stacked.recipe import Candidate, FitRecipe, bins_for
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.table import TrainingTable
 from bayesdrop.stacked.train import train
-from bayesdrop.stacked.trees import Start, grow_trees
+from bayesdrop.stacked.trees import Start, guess_table
 
 __all__ = ["TableFit", "fit_tables", "grow"]
 
 #: draws of a network for the rows that it held out, when it grows
 _DRAWS = 24
-#: groups of trees, each of which is grown without a part of the rows
+#: guesses of a start, each of which is fitted without a part of the rows
 _GROUPS = 4
 #: columns are left out where at most so large a share of them is kept
 _FEWER = 0.6
@@ -135,9 +135,9 @@ class TableFit:
         self.encoders: dict[str, Encoder] = {}
         self.inputs: dict[str, Tensor | EncodedRows] = {}
         self.seen = Seen.of(table.x)
-        #: parts of the rows that trees are grown for
+        #: parts of the rows that have a guess of their own
         self.groups = min(_GROUPS, self.folds)
-        self.start = self._grown() if any(one.needs_trees for one in recipe.candidates) else None
+        self.start = self._grown() if any(one.needs_start for one in recipe.candidates) else None
         self.tried = [Tried(candidate) for candidate in recipe.candidates if self._is_of_use(candidate)]
         self.proposals = Proposals(recipe, table.seed) if recipe.rounds else None
 
@@ -153,19 +153,19 @@ class TableFit:
         return range(len(self.scouts), self.parts)
 
     def _grown(self) -> Start | None:
-        """Boosted trees, a group for each of some parts of the rows; a part of ours lies in one of these."""
+        """Guesses, one for each of some parts of the rows; a part of ours lies in one of these."""
         place = np.empty(self.size, dtype=np.int64)
         place[self._order(0)] = np.arange(self.size)
         table = self.table
         y = table.targets.numpy() if table.target is not None else table.y
-        return grow_trees(
+        return guess_table(
             table.x, y, place % self.folds % self.groups, classes=table.classes, weight=table.weight,
             seed=table.seed,
         )  # fmt: skip
 
     def _is_of_use(self, candidate: Candidate) -> bool:
-        """Whether there are trees for a candidate that needs them, and columns to leave out."""
-        if not candidate.needs_trees:
+        """Whether there is a start for a candidate that needs one, and columns to leave out."""
+        if not candidate.needs_start:
             return True
         if self.start is None:
             return False
@@ -174,21 +174,21 @@ class TableFit:
     def _encoding(self, candidate: Candidate, part: int) -> tuple[str, Tensor | EncodedRows]:
         """The name of the encoder of a candidate's network that holds out a part, and its inputs."""
         group, bins, x = part % self.groups, candidate.bins, self.table.x
-        chosen, trees, predicted, own, shared = None, None, None, "", ""
+        chosen, guess, predicted, own, shared = None, None, None, "", ""
         if self.start is not None and candidate.few:
             chosen = self.start.telling(group, self.start.columns)
             bins = bins_for(self.size, len(chosen), most=bins)
             own = shared = f", {len(chosen)} columns of {group}"
-        if self.start is not None and candidate.trees:
-            trees, predicted = self.start.trees[group], self.start.predicted
-            own, shared = f"{own}, trees {group}", f"{shared}, trees"
+        if self.start is not None and candidate.start:
+            guess, predicted = self.start.guesses[group], self.start.predicted
+            own, shared = f"{own}, start {group}", f"{shared}, start"
         name, inputs = f"{bins} bins{own}", f"{bins} bins{shared}"
         if name not in self.encoders:
             self.encoders[name] = Encoder.of(
-                x, bins, chosen=chosen, trees=trees, predicted=predicted, seen=self.seen
+                x, bins, chosen=chosen, guess=guess, predicted=predicted, seen=self.seen
             )
         if inputs not in self.inputs:
-            # Groups differ in their trees alone, and the predictions of all of these are there.
+            # Groups differ in their guesses alone, and what all of these predict is there.
             self.inputs[inputs] = self.encoders[name].table_inputs(x, predicted)
         return name, self.inputs[inputs]
 
@@ -238,8 +238,8 @@ class TableFit:
             held = [torch.arange(self.size - max(1, self.size // self.folds), self.size)]
         else:
             # Where only some rows are held out, all blocks hold out the same: these see the whole mixture.
-            # So do those with trees, of which each has been grown without some rows.
-            anew = self.parts == self.folds and not tried.candidate.needs_trees
+            # So do those with a start, whose guesses have been fitted without some rows.
+            anew = self.parts == self.folds and not tried.candidate.needs_start
             order = self._order(block if anew else 0)
             held = [torch.from_numpy(np.sort(order[part :: self.folds])) for part in parts]
         jobs = [
@@ -339,7 +339,7 @@ class TableFit:
             num_draws=self.recipe.num_draws,
             dof=dof,
             search=tuple(self._search_row(one, list(picked).count(one)) for one in self.tried),
-            start=self.start if any("trees" in one.encoder for one in components) else None,
+            start=self.start if any("start" in one.encoder for one in components) else None,
         )
 
     def _blended(self, kept: Sequence[Tried]) -> tuple[list[Component], float]:
@@ -361,7 +361,7 @@ class TableFit:
             "candidate": str(tried.candidate),
             "settings": tried.candidate.settings.as_dict(),
             "bins": tried.candidate.bins,
-            "trees": tried.candidate.trees,
+            "start": tried.candidate.start,
             "few_columns": tried.candidate.few,
             "log_likelihood": self._log_likelihood(tried),
             "shift": tried.change.shift,
@@ -407,7 +407,7 @@ def grow(
     start = None if mixture.start is None else mixture.start.with_rows(table.x[known:])
     inputs = {
         name: encoder.table_inputs(
-            table.x, None if start is None or encoder.trees is None else start.predicted
+            table.x, None if start is None or encoder.guess is None else start.predicted
         )
         for name, encoder in encoders.items()
     }

@@ -46,7 +46,7 @@ class Mixture:
             of many scales: every draw has a noise scale of its own, at evenly spaced quantiles.
         search: what was tried: one row a candidate, with its log-likelihood on held-out rows in the target's
             units and how many blocks were picked.
-        start: the boosted trees of the table's rows, if any network is told of them; not written to files.
+        start: the guesses of the table's rows, if any network is told of them; not written to files.
     """
 
     components: tuple[Component, ...]

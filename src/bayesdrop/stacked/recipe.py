@@ -25,31 +25,31 @@ class Candidate:
     Args:
         settings: how it is built and trained.
         bins: intervals of the piecewise-linear encoding of every column (see `Encoder`); 0 for none.
-        trees: whether it is told what boosted trees predict (see `Start`).
+        start: whether it is told what boosted trees and a linear map predict (see `Start`).
         few: whether columns that do not count for the trees are left out.
     """
 
     settings: Settings
     bins: int = 0
-    trees: bool = False
+    start: bool = False
     few: bool = False
 
     def __post_init__(self) -> None:
         bins = whole_number("Candidate", "bins", self.bins, at_least=0, at_most=10_000)
         object.__setattr__(self, "bins", bins)
-        must_be_flag("Candidate", trees=self.trees, few=self.few)
+        must_be_flag("Candidate", start=self.start, few=self.few)
 
     @property
-    def needs_trees(self) -> bool:
+    def needs_start(self) -> bool:
         """Whether trees must be grown for it."""
-        return self.trees or self.few
+        return self.start or self.few
 
     def __str__(self) -> str:
         one = self.settings
         shape = "-".join(str(width) for width in one.hidden)
         extra = "" if one.noise_pace is None else f", noise pace {one.noise_pace:g}"
         extra += f", {self.bins} bins" if self.bins else ""
-        extra += ", boosted trees" if self.trees else ""
+        extra += ", with a start" if self.start else ""
         extra += ", few columns" if self.few else ""
         return f"{one.method} {shape} {one.activation}, p {one.p}, l {one.length_scale:g}{extra}"
 
@@ -116,8 +116,8 @@ class FitRecipe:
             raise ValueError(must("FitRecipe", "parts", "at least 1 with something to choose", 0, hint))
         if self.holdout == "last" and self.parts > 1:
             raise ValueError(must("FitRecipe", "parts", "1 with holdout='last'", self.parts))
-        if (self.refit or self.parts == 0) and any(one.needs_trees for one in self.candidates):
-            want = "without trees, unless the networks that held rows out are kept"
+        if (self.refit or self.parts == 0) and any(one.needs_start for one in self.candidates):
+            want = "without a start, unless the networks that held rows out are kept"
             raise ValueError(must("FitRecipe", "candidates", want, self.candidates))
         if self.scouts is not None:
             scouts = whole_number("FitRecipe", "scouts", self.scouts, at_least=1)
@@ -228,7 +228,7 @@ def _of_papers(rows: int, p: float, epochs: int, **options: Any) -> Settings:
 
 
 def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> FitRecipe:
-    """Ours: wide networks with and without encoded columns, blended by what they say of unseen rows.
+    """Ours: networks with and without encoded columns and a start, blended by what they say of unseen rows.
 
     Width, encoding, batch, epochs and the number of networks follow from the size of the table.
 
@@ -251,22 +251,41 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     deep = replace(smooth, hidden=(width,) * 3)
     most = 32 if small else 64
     bins = bins_for(rows, columns, most=most)
-    candidates = [Candidate(rough)] if small and bins else [Candidate(rough), Candidate(deep)]
+    candidates = [Candidate(rough)]
+    if small:
+        # Less of everything, for noisy tables of few rows.
+        calm = replace(smooth, hidden=(64, 64), p=0.1, epochs=max(1, epochs // 3), check_every=epochs)
+        candidates += [Candidate(calm), Candidate(calm, start=True)]
+    else:
+        candidates += [Candidate(deep), Candidate(rough, start=True)]
     if bins:
         candidates += [Candidate(rough, bins), Candidate(smooth, bins)]
-    candidates += [Candidate(rough, trees=True), Candidate(smooth, bins, trees=True)]
+    candidates.append(Candidate(smooth, bins, start=True))
     if columns >= _WIDE:
         # Columns that tell nothing cost networks of few rows dearly.
         candidates += [
             Candidate(rough, most // 2, few=True),
-            Candidate(smooth, most // 2, trees=True, few=True),
+            Candidate(smooth, most // 2, start=True, few=True),
         ]
     # Few rows: every row is held out in turn. Many: some 1,400 are enough to choose by.
     folds = min(8 if small else 10 if rows < 20_000 else 20, max(2, rows))
     parts = min(folds, max(1, -(-1400 * folds // rows)))
+    scouts = 3 if parts >= 6 else 1
     return FitRecipe(
-        tuple(candidates), folds=folds, parts=parts, blocks=4 if parts > 1 else 6, scouts=3, tails=True
+        tuple(candidates), folds=folds, parts=parts, blocks=4 if parts > 1 else 6, scouts=scouts, tails=True
     )
+
+
+def best_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> FitRecipe:
+    """As the default, with nothing spared: no candidate is given up early, and twice as many are kept.
+
+    Args:
+        rows: N of the table.
+        columns: of the table.
+        noise: "heteroscedastic", "classes" or "labels", or another noise model.
+    """
+    usual = default_recipe(rows, columns, noise=noise)
+    return replace(usual, scouts=None, blocks=2 * usual.blocks, num_draws=2 * usual.num_draws)
 
 
 def quick_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> FitRecipe:
@@ -306,6 +325,7 @@ def bins_for(rows: int, columns: int, most: int = 64) -> int:
 PRESETS: dict[str, Callable[..., FitRecipe]] = {
     "default": default_recipe,
     "quick": quick_recipe,
+    "best": best_recipe,
     "gal2016": gal2016,
     "gal2018": gal2018,
     "two-layers": two_layers,
@@ -316,7 +336,7 @@ def preset_recipe(name: str, rows: int, columns: int, **options: Any) -> FitReci
     """The recipe of a name for a table of a size.
 
     Args:
-        name: "default", "quick", "gal2016", "gal2018" or "two-layers".
+        name: "default", "quick", "best", "gal2016", "gal2018" or "two-layers".
         rows: N of the table.
         columns: of the table.
         options: of that preset.

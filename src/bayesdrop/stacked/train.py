@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from torch import Tensor
 from bayesdrop.errors import must, whole_number
 from bayesdrop.processes import process_pool
 from bayesdrop.progress import progress_bar
+from bayesdrop.randomness import ProcessSwitch
 from bayesdrop.stacked.gaussian_weights import first_log_std
 from bayesdrop.stacked.job import Job, Trained, trained_of
 from bayesdrop.stacked.parameters import Adam, ParameterLayout, Parameters, learning_rates
@@ -32,7 +35,8 @@ def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) ->
     """Train every job's network; those of equal shape side by side in batched products.
 
     A network's result depends on its job alone, not on what is trained beside it (to the rounding of
-    batched products). With `progress` a bar counts steps of networks.
+    batched products). With `progress` a bar counts steps of networks. Within one process, stacks are trained
+    side by side in as many threads as torch has: their products are too small to be shared by threads.
 
     Args:
         jobs: what to train, in any order and of any shapes.
@@ -47,10 +51,16 @@ def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) ->
     for job in jobs:
         if not isinstance(job, Job):
             raise TypeError(must("train", "jobs", "Jobs", job))
-    stacks = [(places, [jobs[p] for p in places]) for places in plan_stacks(jobs, at_least=processes)]
+    threads = torch.get_num_threads() if processes == 1 else 1
+    plan = plan_stacks(jobs, at_least=max(processes, threads))
+    stacks = [(places, [jobs[p] for p in places]) for places in plan]
     results: dict[int, Trained] = {}
     with progress_bar("train", sum(map(_steps, jobs)), show=progress) as advance:
-        if processes == 1 or len(stacks) < 2:
+        if threads > 1 and len(stacks) > 1:
+            trained = _in_threads([own for _, own in stacks], min(threads, len(stacks)), advance)
+            for (places, _), found in zip(stacks, trained, strict=True):
+                results |= zip(places, found, strict=True)
+        elif processes == 1 or len(stacks) < 2:
             for places, own in stacks:
                 results |= zip(places, train_stack(own, lambda steps: advance(steps, "")), strict=True)
         else:
@@ -61,6 +71,42 @@ def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) ->
                     results |= zip(places, future.result(), strict=True)
                     advance(sum(map(_steps, own)), "")
     return [results[place] for place in range(len(jobs))]
+
+
+class _Stopped(Exception):
+    """Another stack has failed, or the user has stopped the work."""
+
+
+def _in_threads(
+    stacks: Sequence[Sequence[Job]], threads: int, advance: Callable[[int, str], None]
+) -> list[list[Trained]]:
+    """Train stacks side by side, each in a thread whose products have one thread."""
+    stop, lock = threading.Event(), threading.Lock()
+
+    def told(steps: int) -> None:
+        if stop.is_set():
+            raise _Stopped
+        with lock:
+            advance(steps, "")
+
+    def run(own: Sequence[Job]) -> list[Trained]:
+        torch.set_num_threads(1)
+        return train_stack(own, told)
+
+    with _threads_put_back, ThreadPoolExecutor(threads) as pool:
+        try:
+            return [future.result() for future in [pool.submit(run, own) for own in stacks]]
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _remembered_threads() -> Callable[[], None]:
+    return partial(torch.set_num_threads, torch.get_num_threads())
+
+
+_threads_put_back = ProcessSwitch(_remembered_threads)
 
 
 def plan_stacks(jobs: Sequence[Job], *, at_least: int = 1) -> list[list[int]]:

@@ -7,6 +7,7 @@ by scikit-learn and held as arrays: nothing is pickled, and no version of it is 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from bayesdrop.errors import must, require
 
-__all__ = ["Start", "Trees", "grow_trees"]
+__all__ = ["Guess", "Start", "Trees", "guess_table"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -25,6 +26,8 @@ Places = NDArray[np.int64]
 _ROWS = 60_000
 #: outputs (targets, labels, classes) for which trees are grown, at most
 _OUTPUTS = 10
+#: penalties of linear maps, for each row, that are tried
+_STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
 #: standard errors by which a column must count
 _SURE = 2.5
 #: rows of a part on which columns are shuffled, and trees are counted, at most
@@ -131,28 +134,73 @@ class Trees:
         return Trees(**rest, depth=int(depth))
 
 
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """What boosted trees and a linear map say of a row.
+
+    Attributes:
+        trees: the first C of its numbers.
+        slopes: (K, C) of the linear map, which gives the other C.
+        levels: (C,) of the linear map.
+    """
+
+    trees: Trees
+    slopes: Array
+    levels: Array
+
+    @property
+    def width(self) -> int:
+        """How many numbers it gives: 2 C."""
+        return 2 * len(self.levels)
+
+    def __call__(self, x: Array) -> Array:
+        """(N, K) columns to (N, 2 C) numbers: those of the trees, then those of the linear map."""
+        return np.concatenate([self.trees(x), x @ self.slopes + self.levels], 1)
+
+    def as_dict(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name; `from_dict` is the way back."""
+        return {**self.trees.as_dict(), "slopes": self.slopes, "levels": self.levels}
+
+    @staticmethod
+    def from_dict(arrays: dict[str, NDArray[Any]], columns: int) -> Guess:
+        """From the arrays of `as_dict`; a `ValueError` if these make no sense for so many columns.
+
+        Args:
+            arrays: by name.
+            columns: K of the table.
+        """
+        rest = dict(arrays)
+        slopes, levels = (rest.pop(name, np.zeros(0)) for name in ("slopes", "levels"))
+        trees = Trees.from_dict(rest, columns)
+        shape = (columns, len(trees.base))
+        whole = slopes.dtype == levels.dtype == np.float64 and np.isfinite(slopes).all()
+        if slopes.shape != shape or levels.shape != shape[1:] or not whole or not np.isfinite(levels).all():
+            raise ValueError(must("Guess", "slopes", f"finite and of shape {shape}", slopes.shape))
+        return Guess(trees, slopes, levels)
+
+
 def _are_places(values: Places, count: int) -> bool:
     return bool(((values >= 0) & (values < count)).all())
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """What boosted trees make of a table: one group of trees for every part of the rows.
+    """What trees and linear maps make of a table: a guess for every part of the rows.
 
-    The trees of a part are grown from the other parts. Their prediction of a row is therefore never that of
-    trees which have seen its target.
+    The guess of a part is fitted to the other parts. What is predicted of a row is therefore never by a
+    guess that has seen its target.
 
     Attributes:
         parts: (N,) the part of every row.
-        trees: one for each part.
+        guesses: one for each part.
         harm: (parts, K) by how much the loss of a part's rows grows when the values of a column are
             shuffled among them, as the trees of that part predict them.
         doubt: (parts, K) its standard errors.
-        predicted: (N, C) of every row, by the trees of its part.
+        predicted: (N, 2 C) of every row, by the guess of its part.
     """
 
     parts: Places
-    trees: tuple[Trees, ...]
+    guesses: tuple[Guess, ...]
     harm: Array
     doubt: Array
     predicted: Array
@@ -162,28 +210,28 @@ class Start:
 
         Nothing of it was measured on the rows of the part itself.
         """
-        others = np.arange(len(self.trees)) != part
+        others = np.arange(len(self.guesses)) != part
         return np.sort(np.argsort(-self.harm[others].mean(0), kind="stable")[:count])
 
     def with_rows(self, x: Array) -> Start:
-        """The same with further rows, which no tree has seen: all of them together predict these.
+        """The same with further rows, which no guess has seen: their mean predicts these.
 
         Args:
             x: (M, K) columns of the new rows.
         """
-        new = np.mean([trees(x) for trees in self.trees], 0)
-        parts = np.concatenate([self.parts, np.arange(len(x)) % len(self.trees)])
+        new = np.mean([guess(x) for guess in self.guesses], 0)
+        parts = np.concatenate([self.parts, np.arange(len(x)) % len(self.guesses)])
         predicted = np.concatenate([self.predicted, new])
-        return Start(parts, self.trees, self.harm, self.doubt, predicted)
+        return Start(parts, self.guesses, self.harm, self.doubt, predicted)
 
     @property
     def columns(self) -> int:
         """How many columns count: by more than chance, and by a hundredth of the one that counts most."""
-        harm, doubt = self.harm.mean(0), np.sqrt(np.square(self.doubt).sum(0)) / len(self.trees)
+        harm, doubt = self.harm.mean(0), np.sqrt(np.square(self.doubt).sum(0)) / len(self.guesses)
         return max(1, int(((harm > _SURE * doubt) & (harm > 0.01 * harm.max())).sum()))
 
 
-def grow_trees(
+def guess_table(
     x: Array,
     y: NDArray[Any],
     parts: Places,
@@ -192,7 +240,9 @@ def grow_trees(
     weight: Array | None = None,
     seed: int = 0,
 ) -> Start | None:
-    """Grow trees on all parts of a table but one, for each part; as many trees as suit unseen rows best.
+    """Fit trees and a linear map to all parts of a table but one, for each part.
+
+    There are as many trees, and the linear map is shrunk as much, as suits unseen rows best.
 
     Args:
         x: (N, K) columns.
@@ -202,7 +252,7 @@ def grow_trees(
         weight: (N,) of the rows.
         seed: of everything random.
 
-    Returns: None where trees cannot be grown for every part: a class or a label is missing in the others, or
+    Returns: None where this cannot be done for every part: a class or a label is missing in the others, or
         there are too many outputs.
     """
     problems = _problems(y, classes)
@@ -220,13 +270,42 @@ def grow_trees(
     unseen = [np.sort(source.permutation(np.flatnonzero(parts == part))[:_SOME]) for part in range(count)]
     best = _best_count(x, grown, unseen, problems, weight)
     short = tuple(trees.first(best) for trees in grown)
-    predicted = np.empty((len(x), short[0].roots.shape[1]))
-    for part, trees in enumerate(short):
+    maps = _linear_maps(x, others, unseen, problems, weight)
+    guesses = tuple(Guess(trees, *one) for trees, one in zip(short, maps, strict=True))
+    predicted = np.empty((len(x), guesses[0].width))
+    for part, guess in enumerate(guesses):
         own = parts == part
-        predicted[own] = trees(x[own])
+        predicted[own] = guess(x[own])
     found = [_shuffled(x, *one, problems, source) for one in zip(short, unseen, strict=True)]
     harm, doubt = (np.stack(values) for values in zip(*found, strict=True))
-    return Start(parts, short, harm, doubt, predicted)
+    return Start(parts, guesses, harm, doubt, predicted)
+
+
+def _linear_maps(
+    x: Array,
+    others: Sequence[Places],
+    unseen: Sequence[Places],
+    problems: Sequence[_Problem],
+    weight: Array | None,
+) -> list[tuple[Array, Array]]:
+    """Slopes and levels of every part, shrunk as suits the rows best that each has not seen."""
+    mean, scale = x.mean(0), x.std(0)
+    scale = np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, np.inf)
+    z = (x - mean) / scale
+    best: tuple[float, list[tuple[Array, Array]]] | None = None
+    for strength in _STRENGTHS:
+        made, loss = [], 0.0
+        for rows, apart in zip(others, unseen, strict=True):
+            fits = [one.linear(z[rows[:_ROWS]], rows[:_ROWS], weight, strength) for one in problems]
+            slopes = np.concatenate([slope for slope, _ in fits], 1)
+            levels = np.concatenate([level for _, level in fits])
+            loss += float(_loss(z[apart] @ slopes + levels, apart, problems).sum())
+            made.append((slopes, levels))
+        if best is None or loss < best[0]:
+            best = (loss, made)
+    assert best is not None
+    # In the columns' own units.
+    return [(slopes / scale[:, None], levels - (mean / scale) @ slopes) for slopes, levels in best[1]]
 
 
 def _shuffled(
@@ -292,6 +371,28 @@ class _Problem:
         with limits.threadpool_limits(1):
             model.fit(x, self.y[rows], None if weight is None else weight[rows])
         return _read(model)
+
+    def linear(self, z: Array, rows: Places, weight: Array | None, strength: float) -> tuple[Array, Array]:
+        """(K, C) slopes and (C,) levels of standardised columns: ridge or logistic regression.
+
+        Args:
+            z: (n, K) standardised columns of some rows.
+            rows: (n,) their places.
+            weight: of all rows.
+            strength: of the penalty, for each row.
+        """
+        models = require("sklearn.linear_model", extra="sklearn", owner="boosted trees")
+        own = None if weight is None else weight[rows]
+        if self.kind == "number":
+            model = models.Ridge(alpha=strength * len(rows)).fit(z, self.y[rows], own)
+        else:
+            model = models.LogisticRegression(C=1 / (strength * len(rows)), max_iter=200)
+            with warnings.catch_warnings():
+                # A few steps more or less do not matter for a guess.
+                warnings.simplefilter("ignore")
+                model.fit(z, self.y[rows], own)
+        slopes = np.atleast_2d(model.coef_).T
+        return slopes, np.atleast_1d(model.intercept_)
 
     def loss(self, scores: Array, rows: Places) -> Array:
         """(n, ...) loss of scores (n, ..., C) of some rows."""

@@ -1,4 +1,4 @@
-"""Models on disk: one safetensors file, no pickle; and files that are written whole."""
+"""Models in safetensors files, without pickle; and files that are replaced as a whole."""
 
 from bayesdrop.storage.files import open_tensors, read_tensors, write_tensors
 from bayesdrop.storage.models import load, save

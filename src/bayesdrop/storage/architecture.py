@@ -1,7 +1,7 @@
-"""A model as JSON: which classes, made with which options, in which place; and back.
+"""A model described in JSON: its classes, their options and their places; and the model built from that.
 
-Nothing but classes of the listed namespaces is ever made from a description. A description from a stranger
-is first built without memory (`outline`), so that it can be compared with the tensors that are there.
+Only classes of the listed namespaces are built from a description. A description that is not trusted is
+first built without memory (`outline`), to be compared with the tensors of its file.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from bayesdrop.storage.weightless import TooLarge, Weightless
 
 __all__ = ["CannotDescribe", "build", "describe", "outline", "same_structure"]
 
-#: where the classes of a description may come from; the last two are named only, as their packages stand
-#: beside this one and above it
+#: where the classes of a description may come from; imported by name, as the last packages use this one
 _NAMESPACES = (
     "torch.nn", "bayesdrop.layers", "bayesdrop.likelihoods", "bayesdrop.objectives", "bayesdrop.models",
 )  # fmt: skip
@@ -37,7 +36,7 @@ class CannotDescribe(Exception):
 
 
 def describe(model: nn.Module) -> dict[str, Any]:
-    """A JSON description from which `build` makes the model anew.
+    """A JSON description from which `build` makes the model.
 
     Each node holds the class, the constructor's options (read back from attributes of the same name), and
     the children that the constructor does not make by itself. A module that occurs a second time is a
@@ -49,10 +48,10 @@ def describe(model: nn.Module) -> dict[str, Any]:
 
 
 def build(node: Any, tensors: int) -> nn.Module:
-    """The model of a description, with weights as its constructors make them.
+    """The model of a description, with the initial weights of its constructors.
 
     Args:
-        node: what `describe` gave; anything else is refused, whatever it is.
+        node: a result of `describe`; raises for anything else.
         tensors: how many names of tensors the model has, which bounds its number of modules.
     """
     most = _most_modules(node, tensors)
@@ -64,7 +63,7 @@ def outline(node: Any, tensors: int, size: int) -> nn.Module:
     """The model of a description with shapes and dtypes and no memory for its weights.
 
     Args:
-        node: what `describe` gave; anything else is refused, whatever it is.
+        node: a result of `describe`; raises for anything else.
         tensors: how many names of tensors the model has.
         size: bytes that these tensors take.
     """
@@ -78,7 +77,7 @@ def outline(node: Any, tensors: int, size: int) -> nn.Module:
 
 @contextmanager
 def _quiet_construction() -> Iterator[None]:
-    """Constructors draw weights that are thrown away, and repeat warnings that the user has seen."""
+    """A context for constructors, whose random weights and repeated warnings are not wanted."""
     with random_state_kept(), _no_warnings:
         yield
 
@@ -90,7 +89,7 @@ def _ignore_warnings() -> Callable[[], Any]:
     return stack.close
 
 
-# The filters of warnings are the process's.
+# Filters of warnings belong to the whole process.
 _no_warnings = ProcessSwitch(_ignore_warnings)
 
 
@@ -100,7 +99,7 @@ def same_structure(a: nn.Module, b: nn.Module) -> bool:
         return False
     if _own_shapes(a) != _own_shapes(b):
         return False
-    # What a constructor sets, a user may add to; what was added is not part of the structure.
+    # Only attributes that the constructor sets are compared; users may have added others.
     for name, value in vars(b).items():
         if name != "training" and is_plain(value) and repr(value) != repr(getattr(a, name, _MISSING)):
             return False
@@ -119,7 +118,7 @@ def _own_shapes(module: nn.Module) -> dict[str, Any]:
 def _described(
     module: nn.Module, path: str, places: dict[nn.Module, str], made: dict[str, nn.Module]
 ) -> tuple[dict[str, Any], nn.Module]:
-    """The node of a module and a copy made from it, which tells what the constructor leaves to be added."""
+    """The node of a module and a copy made from it, which shows what the constructor does not make."""
     if module in places:
         first = places[module]
         return {"shared": first}, made[first]
@@ -168,7 +167,7 @@ def _class_name(module: nn.Module, path: str) -> str:
 
 
 def _constructor_values(module: nn.Module) -> dict[str, Any]:
-    """Constructor arguments, from attributes of the same name; where a class keeps no such, from a reader."""
+    """Constructor arguments, from attributes of the same name or from a reader of the class."""
     if type(module) in _CONTAINERS:
         return {}
     for kind, read in _READERS.items():
@@ -181,7 +180,7 @@ def _constructor_values(module: nn.Module) -> dict[str, Any]:
             continue
         value = getattr(module, name, _MISSING)
         if value is _MISSING and name.endswith("_init"):
-            # Where a quantity starts is of no matter once it is stored: where it is now makes its shape.
+            # The start of a quantity does not matter once its value is stored: the value gives its shape.
             value = getattr(module, name.removesuffix("_init"), _MISSING)
         if value is _MISSING and parameter.default is not parameter.empty:
             continue
@@ -211,7 +210,7 @@ def _encoded(value: Any, what: str) -> Any:
 
 
 class _Built:
-    """What has been made so far: modules by place, those that are not finished, and paths into them.
+    """The modules built so far, those that are not finished, and how many paths lead into each.
 
     Args:
         most: paths that a module may have.
@@ -224,13 +223,13 @@ class _Built:
         self.paths: dict[nn.Module, int] = {}
 
     def shared(self, place: str) -> nn.Module:
-        """The module of a place."""
+        """The module at a place."""
         if any(module is self.places[place] for module in self.unfinished):
             raise ValueError(f"the module at {place!r} contains itself")
         return self.places[place]
 
     def count(self, module: nn.Module) -> int:
-        """How many paths lead to a module within it, itself included."""
+        """How many paths there are within a module, itself included."""
         if module not in self.paths:
             parts = [part for part in module._modules.values() if part is not None]
             self.paths[module] = 1 + sum(self.count(part) for part in parts)
@@ -240,7 +239,7 @@ class _Built:
 
 
 def _most_modules(node: Any, tensors: int) -> int:
-    """A bound on modules that is generous to every real model; an error where a description is beyond it."""
+    """A bound on the number of modules, generous for real models; raise if a description exceeds it."""
     nodes, modules = _node_counts(node)
     most = 16 * (nodes + tensors) + 1000
     if modules > most:
@@ -249,7 +248,7 @@ def _most_modules(node: Any, tensors: int) -> int:
 
 
 def _node_counts(node: Any) -> tuple[int, int]:
-    """Nodes of a description, and modules when each is repeated as its options say; checks its form."""
+    """Number of nodes of a description, and of modules, repeated as options say; raise for a wrong form."""
     if not isinstance(node, dict):
         raise ValueError(f"a module is described by {_kind(node)}")
     if "shared" in node:
@@ -277,12 +276,12 @@ def _node_counts(node: Any) -> tuple[int, int]:
     return nodes, repeats * (1 + sum(row[1] for row in within)) + sum(row[1] for row in rows)
 
 
-#: a count that no constructor takes long over, whatever it does with it
+#: a count that takes no constructor long
 _LARGEST_COUNT = 2**16
 
 
 def _check_counts(node: Any, most: int) -> None:
-    """Counts that the tensors do not bear out are refused: a list times 10^9 fills the memory."""
+    """Raise for counts far beyond the tensors: a list repeated 10^9 times would fill the memory."""
     waiting = [node]
     while waiting:
         value = waiting.pop()

@@ -1,7 +1,7 @@
-"""Tensors and a JSON description in one safetensors file that is whole, or is refused.
+"""Tensors and a JSON description in one safetensors file, checked when it is read.
 
-The header holds the SHA-256 of the tensors' bytes and that of itself: a file in which a single bit has
-changed is not read. Files of format version 1 have no checksums and are read without that proof.
+The header holds the SHA-256 of the tensors' bytes and of itself: a file in which a single bit has changed is
+not read. Files of format version 1 have no checksums and are read without that check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bayesdrop.version import __version__
 
 __all__ = ["FORMAT_VERSION", "TensorFile", "open_tensors", "read_tensors", "write_tensors"]
 
-#: raised when older code could no longer read what is written
+#: increased when older code can no longer read new files
 FORMAT_VERSION = 2
 #: the kinds of file that an error can name
 _KINDS = ("bayesdrop-model", "bayesdrop-checkpoint", "bayesdrop-estimator", "bayesdrop-held-out")
@@ -49,7 +49,7 @@ _DTYPES = {
     "BOOL": torch.bool,
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-#: the longest header that safetensors allows, and the most axes of a tensor, in which torch is at ease
+#: the longest header that safetensors allows, and the most axes of a tensor in torch
 _LONGEST_HEADER, _MOST_AXES = 100_000_000, 64
 #: bytes that are hashed while they are still in the processor's cache
 _CHUNK = 1 << 20
@@ -67,7 +67,7 @@ def write_tensors(
 
     Args:
         path: the file; its folder must exist.
-        tensors: by name, on any device, contiguous or not; tensors that share memory are written apart.
+        tensors: from names to tensors on any device, contiguous or not; shared memory is written twice.
         kind: what the file is, as "bayesdrop-model".
         header: what JSON can hold.
         owner: the function that errors name.
@@ -108,7 +108,7 @@ def write_tensors(
 
 @dataclass(frozen=True, eq=False)
 class TensorFile:
-    """An open file whose header has proved sound; no memory has been taken for its tensors yet.
+    """An open file whose header is valid; its tensors have not been read yet.
 
     Attributes:
         header: the description.
@@ -123,7 +123,7 @@ class TensorFile:
     _checksum: str | None
 
     def read(self) -> dict[str, Tensor]:
-        """The tensors, on the CPU; a ValueError where they are not as they were written."""
+        """The tensors, on the CPU; raises a ValueError if they were changed since they were written."""
         digest = sha256()
         tensors = {}
         for name, outline in self.outline.items():
@@ -148,7 +148,7 @@ def open_tensors(
 
     Args:
         path: the file.
-        kind: what the file must be; None for any safetensors file, of which the tensors alone are meant.
+        kind: what the file must be; None for the tensors of any safetensors file.
         owner: the function that errors name.
     """
     path = Path(path)
@@ -188,14 +188,14 @@ def read_tensors(
 
 
 def _head(layout: Mapping[str, Any]) -> bytes:
-    """Length and text of the header, which does not depend on the checksums' values."""
+    """Length and text of the header; the length does not depend on the values of the checksums."""
     text = json.dumps(layout, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + seal(text)
 
 
 def _ready(tensors: Mapping[str, Tensor], owner: str) -> dict[str, Tensor]:
-    """On the CPU and contiguous, of a type that a file can hold."""
+    """The tensors on the CPU and contiguous; raise for types that a file cannot hold."""
     ready: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:

@@ -23,16 +23,16 @@ _KIND = "bayesdrop-model"
 
 
 def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
-    """Write a model to one safetensors file: all tensors of its `state_dict`, and how it is built.
+    """Write a model to one safetensors file: all tensors of its `state_dict`, and its architecture.
 
     A model of `torch.nn` and bayesdrop classes is described in the file's header, so that `load(path)`
     needs no code. Any other model is written too; `load(path, into=build_model())` reads it. Nothing is
-    pickled. The file carries checksums. It is written beside its place and moved there: a crash or a full
-    disk (an OSError that names file and folder) leaves the old file. A link stays a link.
+    pickled. The file has checksums. It is written under another name and then renamed: after a crash or on a
+    full disk (an OSError that names file and folder) the old file is still there. A link stays a link.
 
     Args:
         model: any module: a network, a likelihood, an objective.
-        path: the file to write, by habit named `.safetensors`.
+        path: the file to write, usually named `.safetensors`.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(must("save", "model", "an nn.Module", model))
@@ -51,13 +51,13 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], into: nn.Module | None = None) -> nn.Module:
     """The model of a file that `save` wrote, on the CPU and in eval mode.
 
-    A file that is not as it was written is refused with a ValueError that names it, before memory is taken
-    for what it only describes. Files of format version 1 have no checksums and load without that proof.
+    A file that was changed since raises a ValueError, before memory is taken for what it only describes.
+    Files of format version 1 have no checksums and are loaded without that check.
 
     Args:
         path: the file.
-        into: a model of the same shape to fill and return; needed where the file does not say how the
-            model is built. Names, shapes and dtypes must agree; options, as a length scale, stay its own.
+        into: a model of the same shape to fill and return; needed if the file has no architecture. Names,
+            shapes and dtypes must agree; options, as a length scale, are not read from the file.
     """
     if into is not None and not isinstance(into, nn.Module):
         raise TypeError(must("load", "into", "an nn.Module or None", into))
@@ -76,24 +76,24 @@ def load(path: str | os.PathLike[str], into: nn.Module | None = None) -> nn.Modu
                 f"load: {os.fspath(path)} holds weights alone: {file.header.get('reason')}. "
                 "Build the model and pass it, as load(path, into=build_model())."
             )
-        # Before any memory is taken: what is described must be what is there.
+        # Before any memory is taken, the description is compared with the tensors of the file.
         names, size = len(file.outline) + len(aliases), sum(part.nbytes for part in file.outline.values())
-        with _told(path):
+        with _errors_about(path):
             described = outline(node, names, size)
-        with _told(path, fits=True):
+        with _errors_about(path, fits=True):
             _tie(described, aliases)
             _check_fit(described, file.outline, aliases)
         tensors = file.read()
-        with _told(path):
+        with _errors_about(path):
             model = build(node, names)
-        with _told(path, fits=True):
+        with _errors_about(path, fits=True):
             _fill(model, tensors, aliases, frozen)
     return model.eval()
 
 
 @contextmanager
-def _told(path: str | os.PathLike[str], *, fits: bool = False) -> Iterator[None]:
-    """Whatever a description from a stranger makes of constructors, in a sentence that names the file."""
+def _errors_about(path: str | os.PathLike[str], *, fits: bool = False) -> Iterator[None]:
+    """A context: any error of a constructor is raised as a ValueError that names the file."""
     name = os.fspath(path)
     try:
         yield
@@ -108,7 +108,7 @@ def _told(path: str | os.PathLike[str], *, fits: bool = False) -> Iterator[None]
 def _checked_names(
     header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: str | os.PathLike[str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Further names of tensors, and names of those that are frozen."""
+    """Further names of tensors, and names of frozen ones; raise if these are not valid."""
     aliases, frozen = header.get("aliases", {}), header.get("frozen", [])
     known = (
         isinstance(aliases, dict)
@@ -125,7 +125,7 @@ def _checked_names(
 def _checked_description(
     model: nn.Module, tensors: Mapping[str, Tensor], aliases: Mapping[str, str], frozen: Iterable[str]
 ) -> dict[str, Any]:
-    """The description, after a copy that was made from it has proved to be the same model."""
+    """The description; raise unless a copy made from it is the same model."""
     names, size = len(tensors) + len(aliases), sum(tensor.nbytes for tensor in tensors.values())
     try:
         description: dict[str, Any] = parsed(json.dumps(describe(model)))
@@ -156,7 +156,7 @@ def _places(model: nn.Module) -> list[list[str]]:
 
 
 def _tie(model: nn.Module, aliases: Mapping[str, str]) -> None:
-    """Make one tensor of those that have several names."""
+    """Make the tensors of a model that have several names one tensor."""
     for alias, name in aliases.items():
         value, current = _tensor_at(model, name), _tensor_at(model, alias)
         if value is not current:
@@ -165,7 +165,7 @@ def _tie(model: nn.Module, aliases: Mapping[str, str]) -> None:
 
 
 def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) -> None:
-    """An error where names, shapes or kinds of number are not the model's, once it is tied."""
+    """Raise unless names, shapes and dtypes are those of the model, once it is tied."""
     state, tied = distinct_state(model, "load", values=False)
     problems = _mismatches(state, tensors)
     if not problems and tied != aliases:
@@ -181,11 +181,11 @@ def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor], aliases: Mapping
 def _fill(
     model: nn.Module, tensors: Mapping[str, Tensor], aliases: Mapping[str, str], frozen: Iterable[str]
 ) -> None:
-    """Put the tensors themselves into the model, dtypes as they are, and tie what was tied."""
+    """Put the tensors into the model, with their dtypes, and tie those that were tied."""
     _tie(model, aliases)
     _check_fit(model, tensors, aliases)
     for name, target in distinct_state(model, "load")[0].items():
-        # The object stays and changes its data: whoever else holds it, as an LSTM does, sees the change.
+        # The parameter stays and its data are replaced, so that other references to it, as of an LSTM, hold.
         target.data = tensors[name].to(target.device)
     for name in frozen:
         _tensor_at(model, name).requires_grad_(False)

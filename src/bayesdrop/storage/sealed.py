@@ -1,4 +1,4 @@
-"""JSON that carries its own checksum, and JSON from strangers."""
+"""JSON with its own checksum, and safe parsing of JSON that is not trusted."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 __all__ = ["BLANK", "DEEPEST", "BadJson", "from_json", "is_sealed", "parsed", "seal", "to_json"]
 
-#: stands where a checksum will be
+#: placeholder of a checksum
 BLANK = "0" * 64
-#: how many lists and dicts may stand in one another
+#: how deep lists and dicts may be nested
 DEEPEST = 200
 
 
@@ -25,35 +25,35 @@ def seal(text: bytes) -> bytes:
 
 
 def is_sealed(text: bytes, checksum: object) -> bool:
-    """Whether a text of `seal` is as it was written.
+    """Whether a result of `seal` has not been changed.
 
     Args:
-        text: all of it.
-        checksum: what stands where BLANK stood.
+        text: the whole text.
+        checksum: the checksum in it, in the place of BLANK.
     """
     if not isinstance(checksum, str) or len(checksum) != len(BLANK) or not checksum.isascii():
         return False
-    # The first place is the checksum's own: what else holds the same digits comes later.
+    # The first occurrence is the checksum; other occurrences of the same digits come later.
     blank = text.replace(checksum.encode(), BLANK.encode(), 1)
     return sha256(blank).hexdigest() == checksum
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:
-    """A JSON text for a file of its own, whose first entry "checksum" is the checksum of the text.
+    """A JSON text whose first entry "checksum" is the checksum of the text.
 
     Args:
         content: what JSON can hold, without an entry "checksum".
     """
     whole = {"checksum": BLANK, **content}
     text = json.dumps(whole, indent=1, ensure_ascii=False)
-    # Half of a pair of surrogates, which UTF-8 does not have, is written as JSON escapes it.
+    # Lone surrogates, which UTF-8 cannot encode, are written as JSON escapes.
     return seal(text.encode(errors="backslashreplace") + b"\n")
 
 
 def from_json(text: bytes) -> tuple[dict[str, Any], bool]:
-    """What `to_json` was given, and whether there was a checksum, which older files lack.
+    """The content of a text of `to_json`, and whether it has a checksum, which older files lack.
 
-    Raises BadJson where the text is not as it was written.
+    Raises BadJson if the text was changed.
     """
     content = parsed(text)
     if not isinstance(content, dict):
@@ -66,7 +66,7 @@ def from_json(text: bytes) -> tuple[dict[str, Any], bool]:
 
 
 def parsed(text: bytes | str) -> Any:
-    """What a JSON text holds; BadJson where it is none, repeats a name, or is nested deeper than DEEPEST."""
+    """The value of a JSON text; BadJson if it is not JSON, repeats a name, or is nested too deeply."""
     try:
         value = json.loads(text, object_pairs_hook=_dict)
     except (ValueError, RecursionError) as error:

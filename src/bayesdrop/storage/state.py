@@ -1,4 +1,4 @@
-"""What a module holds: its tensors, each once, and the plain options it was made with."""
+"""The state of a module: its tensors, each once, and the plain options of its constructor."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def distinct_state(
     """The tensors of `state_dict`, each once, and the further names of tensors that have several.
 
     Args:
-        module: whose state.
+        module: any module.
         owner: the function that errors name.
         values: whether every tensor must have memory.
 
-    Returns: the parameters and buffers themselves by their first name; further names, each with the first.
+    Returns: from first names to the parameters and buffers themselves; and from further names to first names.
     """
     tensors: dict[str, Tensor] = {}
     aliases: dict[str, str] = {}
@@ -44,7 +44,7 @@ def distinct_state(
 
 
 def is_plain(value: Any) -> bool:
-    """Numbers, strings, booleans, None, and lists, tuples and string-keyed dicts of them."""
+    """Whether a value is a number, string, boolean, None, or a list, tuple or string-keyed dict of these."""
     if isinstance(value, list | tuple):
         return all(is_plain(part) for part in value)
     if isinstance(value, dict):
@@ -53,7 +53,7 @@ def is_plain(value: Any) -> bool:
 
 
 def is_count(value: Any) -> bool:
-    """Whether what a file says is a whole number of at least 0."""
+    """Whether a value from a file is a whole number of at least 0."""
     return type(value) is int and value >= 0
 
 

@@ -1,4 +1,4 @@
-"""Construction without memory: large tensors have a shape and no values, and the work is counted."""
+"""Construction without memory: large tensors have a shape and no values, and operations are counted."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["TooLarge", "Weightless"]
 
-#: new tensors up to so many bytes are made as they are: constructors look at the values of small ones
+#: new tensors up to this size have values: constructors may read those of small ones
 _SMALL = 1 << 12
 #: how much larger than its inputs a result may be and have values, as bytes that become doubles
 _GROWTH = 8
 
 
 class TooLarge(Exception):
-    """What is being constructed takes more memory or more steps than was allowed."""
+    """A construction takes more memory or more operations than allowed."""
 
 
 class Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside, tensors that are made from nothing but a size are on the device "meta".
+    """A context in which tensors that are made from a size alone are on the device "meta".
 
-    What is computed from given values, as a list of rates, keeps its values as long as it stays about as
-    large, so that constructors can check them.
+    Tensors that are computed from given values, as a list of rates, keep their values as long as they are not
+    much larger, so that constructors can check them.
 
     Args:
-        most_bytes: that all tensors together may take, if they had memory.
-        most_steps: operations on tensors.
+        most_bytes: the most bytes that all tensors together would take.
+        most_steps: the most operations on tensors.
     """
 
     def __init__(self, *, most_bytes: int, most_steps: int) -> None:
@@ -39,7 +39,7 @@ class Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False: nobody compiles a constructor, and skipping imports the compiler, which takes a second."""
+        """False: constructors are not compiled, and True would import the compiler, which takes a second."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -48,7 +48,7 @@ class Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.steps_left < 0:
             raise TooLarge("its construction takes far more steps than its tensors are")
         if not any("Tensor" in str(part.type) for part in func._schema.returns):
-            return func(*args, **kwargs)  # a number or a truth, which needs values and takes no memory
+            return func(*args, **kwargs)  # a number or boolean, which needs values and takes no memory
         values, form = tree_flatten((args, kwargs))
         given = [value for value in values if isinstance(value, Tensor)]
         outlines = [_outline(value) if isinstance(value, Tensor) else value for value in values]

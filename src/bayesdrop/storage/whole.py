@@ -1,13 +1,13 @@
-"""Files and folders that appear whole under their name, or not at all; the one place that writes so.
+"""Files and folders that are replaced as a whole: all files of the library are written so.
 
-What is written comes into being in a workshop beside its target: a hidden folder `.NAME.TOKEN.tmp` with
+A file or folder is written in a working folder beside its target, a hidden folder `.NAME.TOKEN.tmp` with
 
-    lock      held by the process that writes, for as long as it lives
+    lock      locked by the process that writes, for as long as it runs
     new/NAME  the draft
-    old/NAME  what stood in the target's place, only where a system cannot exchange two folders in one step
+    old/NAME  the old folder, only where the system cannot exchange two folders in one step
 
-One rename then puts the draft in its place. A process that is killed leaves its workshop behind; nobody holds
-its lock any more, so that the next write to the same target clears it away.
+One rename then moves the draft to its target. If a process is killed, its working folder stays, with a lock
+that is free: the next write to the same target removes it.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ if sys.platform != "win32":
 __all__ = ["check_writable", "recover_folder", "whole_file", "whole_folder", "write_file"]
 
 _Path = str | os.PathLike[str]
-#: the longest part of a target's name that its workshop's name repeats, in bytes
+#: the longest name of a target, in bytes, that its working folder's name repeats
 _LONGEST = 200
 
 
 @contextmanager
 def whole_file(path: _Path, *, owner: str) -> Iterator[Path]:
-    """Gives the path of a draft to write; at the end of the block it becomes the file, in one step.
+    """A context with the path of a draft to write; at its end the draft becomes the file, in one step.
 
-    A reader sees the old file or the whole new one. After an exception the old file is as it was and nothing
-    else is left. A path that is a symbolic link stays one: the file that it points to is replaced.
+    Readers see the old file or the whole new one. After an exception the old file is unchanged and nothing
+    else is left. A symbolic link stays a link: the file that it points to is replaced.
 
     Args:
         path: the file; its folder must exist.
         owner: the function that errors name.
     """
     target = _target(path, owner, folder=False)
-    with _told(target, owner), _workshop(target) as shop:
-        draft = shop / "new" / target.name
+    with _errors_about(target, owner), _working_folder(target) as work:
+        draft = work / "new" / target.name
         yield draft
         _flush(draft)
         draft.replace(target)
@@ -71,10 +71,11 @@ def write_file(path: _Path, content: bytes | str, *, owner: str) -> None:
 
 @contextmanager
 def whole_folder(path: _Path, *, owner: str) -> Iterator[Path]:
-    """Gives an empty folder to fill; at the end of the block it takes the place of `path`.
+    """A context with an empty folder to fill; at its end it replaces `path`.
 
-    A folder that is there is replaced in one step where the system can exchange two names (Linux). Elsewhere
-    it is set aside first, and whoever comes between finds it by `recover_folder`.
+    An existing folder is replaced in one step where the system can exchange two names (Linux). Elsewhere it
+    is moved away first, and `recover_folder` finds it if the process is killed before the new one is in
+    place.
 
     Args:
         path: the folder, there or not; the folder that it is in must exist.
@@ -82,59 +83,59 @@ def whole_folder(path: _Path, *, owner: str) -> Iterator[Path]:
     """
     target = _target(path, owner, folder=True)
     recover_folder(target)
-    with _told(target, owner), _workshop(target) as shop:
-        draft = shop / "new" / target.name
+    with _errors_about(target, owner), _working_folder(target) as work:
+        draft = work / "new" / target.name
         draft.mkdir()
         yield draft
         for folder, _, names in os.walk(draft):
             for name in names:
                 _flush(Path(folder) / name)
             _flush(Path(folder))
-        _put(draft, target, shop)
+        _put(draft, target, work)
         _flush(target.parent)
 
 
 def check_writable(path: _Path, *, owner: str, size: int = 0) -> None:
-    """Raise where a later write to `path` cannot succeed; for what will be written after long work.
+    """Raise now if a later write to `path`, after long work, cannot succeed.
 
-    It is tried: a small draft is written beside the target and taken away again.
+    A small draft is written beside the target and removed.
 
     Args:
-        path: a file or a folder, there or not.
+        path: a file or a folder, which need not exist.
         owner: the function that errors name.
-        size: bytes that will be written at the least.
+        size: the least number of bytes that will be written.
     """
     target = _target(path, owner, folder=Path(path).is_dir())
-    with _told(target, owner), _workshop(target) as shop:
-        (shop / "new" / target.name).write_bytes(bytes(4096))
+    with _errors_about(target, owner), _working_folder(target) as work:
+        (work / "new" / target.name).write_bytes(bytes(4096))
         if shutil.disk_usage(target.parent).free < size:
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for {size / 1e6:,.0f} MB")
 
 
 def recover_folder(path: _Path) -> None:
-    """Put a folder back that a killed process had set aside and not yet replaced.
+    """Put back a folder that a killed process had moved away and not yet replaced; call before reading it.
 
     Args:
-        path: the folder, as it is about to be read.
+        path: the folder.
     """
     target = Path(os.path.realpath(path))
     if target.exists() or not target.parent.is_dir():
         return
-    for shop in _workshops(target):
-        old = shop / "old" / target.name
+    for work in _working_folders(target):
+        old = work / "old" / target.name
         if not old.is_dir():
             continue
         try:
-            # A process that lives is between its two renames: the lock is free in a moment.
-            lock = _lock(shop / "lock", wait=True)
+            # A running process is between its two renames: its lock will be free in a moment.
+            lock = _lock(work / "lock", wait=True)
         except OSError:
-            # There are no locks here. To put it back is right also if its process lives: that one's own
-            # rename then fails, and says so.
+            # There are no locks here. Putting it back is right even if its process is running: its rename
+            # then fails with an error.
             with suppress(OSError):
                 old.rename(target)
             continue
         try:
-            _clear(shop, target)
+            _clear(work, target)
         finally:
             _release(lock)
 
@@ -143,14 +144,14 @@ def recover_folder(path: _Path) -> None:
 
 
 def _target(path: _Path, owner: str, *, folder: bool) -> Path:
-    """Where a write to `path` ends: links are followed, and it must be a thing of the right kind."""
+    """The target of a write to `path`, with links followed; raise unless it is a file, or a `folder`."""
     target = Path(os.path.realpath(path))
     want = "a folder" if folder else "a file"
     if target.is_symlink():
         raise ValueError(must(owner, "path", want, f"the link {path}, which leads nowhere"))
     try:
         mode = target.stat().st_mode
-    except OSError:  # not there, or it cannot be seen: the write will tell
+    except OSError:  # it does not exist, or cannot be seen: then the write will fail
         mode = None
     if mode is not None and stat.S_ISDIR(mode) and not folder:
         raise ValueError(must(owner, "path", want, f"the folder {path}"))
@@ -162,8 +163,8 @@ def _target(path: _Path, owner: str, *, folder: bool) -> Path:
 
 
 @contextmanager
-def _told(target: Path, owner: str) -> Iterator[None]:
-    """Failures of the system, as a full disk, in a sentence that names file and folder."""
+def _errors_about(target: Path, owner: str) -> Iterator[None]:
+    """A context: errors of the system, as a full disk, are raised with the names of file and folder."""
     try:
         yield
     except OSError as error:
@@ -189,26 +190,26 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-# workshops
+# working folders
 
 
 @contextmanager
-def _workshop(target: Path) -> Iterator[Path]:
-    """A workshop of this process, gone at the end; those of dead processes go first."""
-    for shop in _workshops(target):
+def _working_folder(target: Path) -> Iterator[Path]:
+    """A context with a new working folder, removed at its end; those of dead processes are removed first."""
+    for work in _working_folders(target):
         with suppress(OSError):
-            _sweep(shop, target)
-    shop, lock = _new_workshop(target)
+            _sweep(work, target)
+    work, lock = _new_working_folder(target)
     try:
-        (shop / "new").mkdir()
-        yield shop
+        (work / "new").mkdir()
+        yield work
     finally:
-        _clear(shop, target)
+        _clear(work, target)
         _release(lock)
 
 
-def _workshops(target: Path) -> list[Path]:
-    """The workshops that there are for a target."""
+def _working_folders(target: Path) -> list[Path]:
+    """The existing working folders of a target."""
     pattern = re.compile(re.escape(_start(target)) + r"[0-9a-f]{8}\.tmp")
     with os.scandir(target.parent) as entries:
         return [
@@ -223,33 +224,33 @@ def _start(target: Path) -> str:
     return f".{target.name}." if len(name) <= _LONGEST else f".{sha256(name).hexdigest()[:32]}."
 
 
-def _new_workshop(target: Path) -> tuple[Path, int | None]:
-    """A new workshop and its lock."""
+def _new_working_folder(target: Path) -> tuple[Path, int | None]:
+    """A new working folder and its lock."""
     while True:
-        shop = target.with_name(f"{_start(target)}{token_hex(4)}.tmp")
+        work = target.with_name(f"{_start(target)}{token_hex(4)}.tmp")
         try:
-            shop.mkdir()
+            work.mkdir()
         except FileExistsError:
             continue
         try:
-            return shop, _lock(shop / "lock", make=True)
+            return work, _lock(work / "lock", make=True)
         except (FileNotFoundError, BlockingIOError):
-            # Before it had its lock it looked like a dead process's, and another one sweeps it.
+            # Before it had its lock it looked like that of a dead process, and another process removes it.
             continue
         except BaseException:
-            _clear(shop, target)
+            _clear(work, target)
             raise
 
 
 def _lock(path: Path, *, make: bool = False, wait: bool = False) -> int | None:
-    """Take a lock that the system lets go of when the process ends, however it ends.
+    """Take a lock, which the system releases when the process ends in any way.
 
     Returns: the lock, for `_release`; None for a new one where there are no locks.
     """
-    if sys.platform == "win32":  # nobody can tell who lives, so that nothing is ever swept
+    if sys.platform == "win32":  # it is not known which processes run, so that nothing is ever removed
         if make:
             return None
-        raise BlockingIOError(errno.EAGAIN, "nobody can tell whether its process lives", str(path))
+        raise BlockingIOError(errno.EAGAIN, "it is not known whether its process is running", str(path))
     handle = os.open(path, os.O_RDWR | (os.O_CREAT if make else 0))
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -259,7 +260,7 @@ def _lock(path: Path, *, make: bool = False, wait: bool = False) -> int | None:
         os.close(handle)
         if not make or isinstance(error, FileNotFoundError | BlockingIOError):
             raise
-        # A file system without locks: without the file, nobody takes the workshop for a dead process's.
+        # A file system without locks: without a lock file, the folder is not taken for a dead process's.
         path.unlink()
         return None
     return handle
@@ -270,44 +271,44 @@ def _release(lock: int | None) -> None:
         os.close(lock)
 
 
-def _sweep(shop: Path, target: Path) -> None:
-    """Clear a workshop away if its process is dead."""
-    if not (shop / "lock").exists():
-        shop.rmdir()  # only an empty one: its process died before it had a lock, or after it gave it up
+def _sweep(work: Path, target: Path) -> None:
+    """Remove a working folder if its process is dead."""
+    if not (work / "lock").exists():
+        work.rmdir()  # only if it is empty: its process died before it had a lock, or after releasing it
         return
-    lock = _lock(shop / "lock")
+    lock = _lock(work / "lock")
     try:
-        _clear(shop, target)
+        _clear(work, target)
     finally:
         _release(lock)
 
 
-def _clear(shop: Path, target: Path) -> None:
-    """Take a workshop away, and put back what it had set aside if that has not been replaced."""
-    old = shop / "old" / target.name
+def _clear(work: Path, target: Path) -> None:
+    """Remove a working folder, and put back the old folder in it if that has not been replaced."""
+    old = work / "old" / target.name
     if old.exists() and not target.exists():
         old.rename(target)
-    # The lock goes last: who is killed in between leaves a workshop that can be swept.
+    # The lock is removed last: a process killed before that leaves a working folder that can be removed.
     for part in ("new", "old"):
-        shutil.rmtree(shop / part, ignore_errors=True)
-    (shop / "lock").unlink(missing_ok=True)
+        shutil.rmtree(work / part, ignore_errors=True)
+    (work / "lock").unlink(missing_ok=True)
     with suppress(OSError):
-        shop.rmdir()
+        work.rmdir()
 
 
-# one folder in the place of another
+# replacing a folder
 
 
-def _put(draft: Path, target: Path, shop: Path) -> None:
+def _put(draft: Path, target: Path, work: Path) -> None:
     if not target.exists():
         draft.rename(target)
         return
     if _exchanged(draft, target):
         return
-    old = shop / "old" / target.name
+    old = work / "old" / target.name
     old.parent.mkdir()
     target.rename(old)
-    draft.rename(target)  # if this fails, the end of the workshop puts the old one back
+    draft.rename(target)  # if this fails, the end of the working folder puts the old one back
 
 
 def _exchanged(a: Path, b: Path) -> bool:

@@ -1,9 +1,9 @@
-"""Passes of a model: where it is random, its noise held, what it does written down."""
+"""Passes of a model: its sites of randomness, the noise held for them, and tapes of what was done with it."""
 
 from bayesdrop.trace.draw import Draw, active_draw, recorded
 from bayesdrop.trace.function import FunctionDraw, RowDraw
 from bayesdrop.trace.handlers import randomness_of
-from bayesdrop.trace.held import NOT_READY, Findings, HeldNoise
+from bayesdrop.trace.held import NOT_READY, HeldNoise, ModelFindings
 from bayesdrop.trace.isolate import Subject
 from bayesdrop.trace.probe import in_groups, probe, script_sites, settled
 from bayesdrop.trace.sites import Selection, Site, StochasticModule, Where, evaluating
@@ -13,10 +13,10 @@ __all__ = [
     "NOT_READY",
     "DoesNotFit",
     "Draw",
-    "Findings",
     "FunctionDraw",
     "HeldNoise",
     "Leaf",
+    "ModelFindings",
     "Op",
     "Recorder",
     "Ref",

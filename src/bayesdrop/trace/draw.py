@@ -1,9 +1,10 @@
 """A draw of a model: inside its context everything random in the model holds its noise.
 
-Three mechanisms see to it, each for what the others cannot see. A function mode sees every function of torch
-that the model calls, and gives dropout its noise. Hooks on the model see where a pass of the whole model
-begins and ends. A flag in the place of `module.training` shows whose a call of dropout is, and keeps
-everything else in eval mode. A context variable says which draws are open in this thread or task.
+Four mechanisms work together, each for what the others cannot see. A function mode sees every function of
+torch that the model calls, and gives dropout its noise. Hooks on the model see where a pass of the whole
+model begins and ends. A flag in the place of `module.training` shows which module a call of dropout belongs
+to, and keeps everything else in eval mode. A context variable says which draws are open in this thread or
+task.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bayesdrop.inputs import structure_of, tensors_in
 from bayesdrop.operations import name_of, written_by
 from bayesdrop.randomness import ProcessSwitch, SeedWatch, global_states, have_moved, is_alone
 from bayesdrop.trace.handlers import Arguments, Keywords, handler_of, is_random_function
-from bayesdrop.trace.held import Findings, HeldNoise, RowAxis, check_groups
+from bayesdrop.trace.held import HeldNoise, ModelFindings, RowAxis, check_groups
 from bayesdrop.trace.isolate import OPEN, RUNNING, PassState, Subject, may_keep_tensors
 from bayesdrop.trace.sites import HeldFlag, Site, compares_flag, flags_kept, needs_no_watching
 from bayesdrop.trace.tape import Recorder, memory_of
@@ -46,22 +47,22 @@ class Draw:
 
     Args:
         model: any module.
-        noise: of its sites.
-        find_out: from inputs to what must be known of the model; None if the noise knows it already.
+        noise: of the model's sites.
+        find_out: from inputs to findings about the model; None if `noise` has them already.
 
     Attributes:
-        out_of_sight: of a pass that was recorded, whether a global generator moved during it and no function
-            was seen that draws from one.
+        out_of_sight: after a recorded pass, whether a global generator moved during it although no function
+            that draws from one was seen.
     """
 
-    #: by which its hooks on a module are known
+    #: marks the hooks of a draw on a module: see `is_draws_hook`
     is_draw_of_model = True
 
     def __init__(
         self,
         model: nn.Module,
         noise: HeldNoise,
-        find_out: Callable[[tuple[Any, Any]], Findings] | None = None,
+        find_out: Callable[[tuple[Any, Any]], ModelFindings] | None = None,
     ) -> None:
         self.model = model
         self.noise = noise
@@ -76,7 +77,7 @@ class Draw:
         self._shared_tensors: Sequence[Tensor] = ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        # A copy of the model, made inside the draw, has the hooks below; they leave it alone.
+        # A copy of the model that is made inside the draw has the hooks below; they do nothing for the copy.
         return self
 
     @property
@@ -86,12 +87,12 @@ class Draw:
 
     @property
     def foreign(self) -> list[str]:
-        """Names of functions in the model that draw numbers which nobody can hold."""
+        """Names of functions in the model that draw numbers which no draw can hold."""
         return self.noise.book.foreign
 
     @property
     def unsure(self) -> dict[str, RowAxis | None]:
-        """Sites of which it is not sure how the rows lie, and what was assumed."""
+        """Sites where the place of the rows is uncertain, and the place that was assumed."""
         return self.noise.unsure
 
     @property
@@ -100,7 +101,12 @@ class Draw:
         return self.noise.book.escaped
 
     def watch_over(self, tensors: Sequence[Tensor], copies: Mapping[nn.Module, nn.Module]) -> None:
-        """`model` is a private copy: what it shares with the model itself, and every module's copy."""
+        """Say that `model` is a private copy.
+
+        Args:
+            tensors: those that the copy shares with the original.
+            copies: from every module of the original to its copy.
+        """
         self._shared_tensors = tensors
         self.noise.book.is_copy_of(copies)
 
@@ -129,7 +135,7 @@ class Draw:
             if noise.is_watched:
                 self._watch(stack)
             else:
-                # Its layers ask for their noise themselves, and nothing else in it can happen.
+                # Its layers ask for their noise themselves, and nothing else in it is random.
                 self._mode = None
                 stack.enter_context(_eagerly())
             stack.callback(self._check_order)
@@ -144,7 +150,7 @@ class Draw:
             stack.close()
 
     def is_current(self) -> bool:
-        """Whether the code that asks is inside this draw, and not another thread or task."""
+        """Whether the calling code is inside this draw, and not in another thread or task."""
         return self in _ACTIVE.get()
 
     def _watch(self, stack: ExitStack) -> None:
@@ -167,7 +173,7 @@ class Draw:
             )
 
     def _check_unseen(self, states: Any) -> None:
-        """Whether the pass that was recorded has drawn numbers that no function was seen to draw."""
+        """Note it if the recorded pass has drawn numbers although no function was seen to draw them."""
         recorder = self.noise.recorder
         if recorder is not None and self._mode is not None:
             recorder.put_back = self._mode.put_back
@@ -176,13 +182,13 @@ class Draw:
             self.saw_foreign_randomness("a random function out of sight")
 
     def saw_foreign_randomness(self, name: str) -> None:
-        """Note that the model draws numbers which nobody can hold."""
+        """Note that the model calls `name`, which draws numbers that no draw can hold."""
         self.foreign.append(name)
         if self.noise.recorder is not None:
             self.noise.recorder.stop(f"the model calls {name}, which no draw can hold")
 
-    # a pass. The two hooks may be called by another thread, as they come and go, without keywords: it is let
-    # through.
+    # A pass. Another thread may call the two hooks too, without keywords while they are being added or
+    # removed: they do nothing for it.
 
     def _before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
@@ -227,7 +233,7 @@ class Draw:
         return output
 
     def _study(self, mode: _InterceptMode, inputs: tuple[Any, Any]) -> None:
-        """What must be known of the model, once for every kind of inputs in this draw."""
+        """Find out what must be known of the model, once for every kind of inputs in this draw."""
         structure = structure_of(inputs)
         if self._find_out is None or structure == self._structure:
             return
@@ -248,7 +254,7 @@ class Draw:
             book.sites[f"{site.path}:{site.call}:{site.kind}"] = site
         for module, path in book.paths.items():
             if not isinstance(module, torch.jit.ScriptModule):
-                # Straight into the dictionary: nn.Module.__setattr__ would cost ten times as much.
+                # Written to the dictionary: nn.Module.__setattr__ would cost ten times as much.
                 on = path in book.trained and book.selected_below(path)
                 now = module.__dict__["training"]
                 was = now.was if isinstance(now, HeldFlag) else bool(now)
@@ -257,7 +263,7 @@ class Draw:
                 module.__dict__["training"] = self._flags[module] = flag
 
     def _flags_are_set(self) -> bool:
-        """Whether the flags are those of this draw still: `model.eval()` sets others."""
+        """Whether the flags are still those of this draw: `model.eval()` sets others."""
         return all(module.__dict__["training"] is flag for module, flag in self._flags.items())
 
 
@@ -269,15 +275,17 @@ def recorded(
     any_inputs: bool = False,
     **options: Any,
 ) -> tuple[Draw, Recorder, Any]:
-    """One pass of a model, written down: the draw, which is closed, the recorder, and the output.
+    """Record one pass of a model.
 
     Args:
-        subject: a model.
-        inputs: what it is called with, positional and keyword arguments.
-        pick: what to take of the output.
-        any_inputs: write down what depends on the inputs too. Their tensors, in the order of `tensors_in`,
-            are the first values of the tape.
+        subject: the model.
+        inputs: the positional and keyword arguments of the call.
+        pick: takes the wanted part of the output; None for all of it.
+        any_inputs: record what depends on the inputs too. Their tensors, in the order of `tensors_in`, are
+            the first values of the tape.
         options: of `HeldNoise`.
+
+    Returns: the draw, which is closed, the recorder, and the output.
     """
     recorder = Recorder()
 
@@ -306,7 +314,7 @@ _HOLDERS = (Tensor, dict, list, tuple, slice, Mapping)
 
 
 def _run_eagerly() -> Callable[[], Any]:
-    """Compiled parts run as they were written: a compiler would not see a mode."""
+    """Run compiled parts of models eagerly, since compiled code does not call a function mode."""
     stack = ExitStack()
     stack.enter_context(torch.compiler.set_stance("force_eager"))
     return stack.close
@@ -316,17 +324,17 @@ _eager = ProcessSwitch(_run_eagerly)
 
 
 def _eagerly() -> AbstractContextManager[None]:
-    """Inside, compiled parts run as they were written."""
+    """A context in which compiled parts of models run eagerly."""
     return _eager if "torch._dynamo" in sys.modules else nullcontext()
 
 
 class _InterceptMode(TorchFunctionMode):
-    """Sees every torch function that a model calls; dropout gets the noise of a draw, and a recorder is told.
+    """Sees every torch function that a model calls: gives dropout its noise, and passes calls to a recorder.
 
     Attributes:
-        state: of the pass that is under way.
-        put_back: memory that is as it was, after the pass.
-        asleep: whether calls pass unseen, while something else is found out about the model.
+        state: what the current pass may change; None outside a pass.
+        put_back: memory that was written to in a pass and put back after it.
+        asleep: whether calls are ignored, while passes of another draw study the model.
     """
 
     def __init__(self, draw: Draw) -> None:
@@ -376,18 +384,18 @@ class _InterceptMode(TorchFunctionMode):
         return self.run(func, args, kwargs)
 
     def run(self, func: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Call a function that is not dropout."""
+        """Call a function as it is, and record it."""
         recorder = self.noise.recorder
         return func(*args, **kwargs) if recorder is None else recorder.call(func, args, kwargs)
 
     def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
-        """`target` with the elements of `value`: what a dropout call in place gives back."""
+        """Write the elements of `value` into `target`, as a dropout in place does; returns `target`."""
         self._before_write(target)
         recorder = self.noise.recorder
         return target.copy_(value) if recorder is None else recorder.overwrite(target, value)
 
     def unchanged(self, x: Tensor) -> Tensor:
-        """What to read of a tensor that will be overwritten."""
+        """A tensor with the elements of `x` that may still be read after `x` is overwritten."""
         recorder = self.noise.recorder
         return x if recorder is None else recorder.unchanged(x)
 
@@ -396,21 +404,21 @@ class _InterceptMode(TorchFunctionMode):
         return not isinstance(flag, HeldFlag) or flag.owner is self.noise.book
 
     def start_pass(self, state: PassState) -> None:
-        """A pass of the whole model begins."""
+        """Begin a pass of the whole model."""
         self.state = state
         self._seeds = SeedWatch()
 
     def seeded(self) -> bool:
-        """Whether the model has seeded the global generator: it wants the same numbers every time."""
+        """Whether the model has seeded the global generator, to get the same numbers in every pass."""
         return self._seeds.seeded()
 
     def _before_write(self, target: Tensor) -> None:
-        """A tensor is about to change; after the pass it will be put back if it was there before."""
+        """Keep a copy of `target`, which is about to change, if it existed before the pass."""
         if self.state is not None and self.state.before_write(target):
             self.put_back.add(memory_of(target))
 
     def _without_flags(self, value: Any) -> Any:
-        """Flags of this draw that reach anything but dropout say "eval"; those of others are passed on."""
+        """The arguments with every flag of this draw replaced by False; flags of other draws stay."""
         if isinstance(value, HeldFlag):
             return False if value.owner is self.noise.book else value
         if type(value) in (tuple, list) and any(_may_hold_flag(part) for part in value):

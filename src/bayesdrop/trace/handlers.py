@@ -1,4 +1,4 @@
-"""Every way in which torch applies dropout or draws numbers, done with held noise instead."""
+"""What is done instead, with held noise, wherever a model applies dropout or draws random numbers."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ Keywords = dict[str, Any]
 
 
 class Mode(Protocol):
-    """What a handler needs of the mode that saw a call. Inside `with mode`, calls are seen again."""
+    """What a handler needs of the mode that saw a call. Calls inside `with mode` are seen by it again."""
 
     noise: HeldNoise
 
     def run(self, func: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Call a function that is not dropout."""
+        """Call a function as it is, and record it."""
 
     def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
-        """`target` with the elements of `value`: what a dropout call in place gives back."""
+        """Write the elements of `value` into `target`, as a dropout in place does; returns `target`."""
 
     def unchanged(self, x: Tensor) -> Tensor:
-        """What to read of a tensor that will be overwritten."""
+        """A tensor with the elements of `x` that may still be read after `x` is overwritten."""
 
     def ours(self, flag: Any) -> bool:
         """Whether a call with this training flag belongs to the model of this draw."""
 
     def seeded(self) -> bool:
-        """Whether the model has seeded the global generator: it wants the same numbers every time."""
+        """Whether the model has seeded the global generator, to get the same numbers in every pass."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: Any) -> None: ...
 
 
-#: from a mode, a function and its arguments to what the call gives; NotImplemented to run the function itself
+#: from a mode, a function and its arguments to the result; NotImplemented if the function is to run as it is
 Handler = Callable[[Mode, Any, Arguments, Keywords], Any]
 
 
 def _argument(args: Arguments, kwargs: Keywords, index: int, name: str, default: Any) -> Any:
-    """An argument by place or by name."""
+    """An argument that may be positional or a keyword."""
     if index < len(args):
         return args[index]
     return kwargs.get(name, default)
@@ -76,7 +76,7 @@ def _dropout(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
     if not mode.ours(flag):
         return func(*args, **kwargs)
     if not 0 <= p <= 1:
-        return NotImplemented  # torch has words for that
+        return NotImplemented  # torch raises its own error
     name = name_of(func)
     in_place = bool(_argument(args, kwargs, 3, "inplace", False)) if functional else name.endswith("_")
     name = name.removesuffix("_")
@@ -100,7 +100,7 @@ _SPATIAL: dict[str, int | None] = {
 
 
 def _native_dropout(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
-    """torch.native_dropout: the result and its mask."""
+    """torch.native_dropout, which returns the result and its mask."""
     x: Tensor = _argument(args, kwargs, 0, "input", None)
     p = float(_argument(args, kwargs, 1, "p", 0.5))
     flag = _argument(args, kwargs, 2, "train", None)
@@ -150,7 +150,7 @@ def _attention(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
 
 
 def _multi_head_attention(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
-    """F.multi_head_attention_forward: run its own body with the mode on, so that its dropout is seen."""
+    """F.multi_head_attention_forward: its own Python code, run with the mode on so that dropout is seen."""
     flag = _argument(args, kwargs, 13, "training", True)
     if not mode.ours(flag):
         return func(*args, **kwargs)
@@ -172,7 +172,7 @@ def _multi_head_attention(mode: Mode, func: Any, args: Arguments, kwargs: Keywor
 
 
 def _recurrent(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
-    """torch.lstm, gru, rnn_tanh, rnn_relu with dropout between layers: one layer at a time."""
+    """torch.lstm, gru, rnn_tanh, rnn_relu with dropout between layers: run one layer at a time."""
     packed = "batch_sizes" in kwargs or (len(args) > 3 and isinstance(args[3], tuple | list))
     first = ("data", "batch_sizes", "hx") if packed else ("input", "hx")
     names = (*first, "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
@@ -207,11 +207,11 @@ def _recurrent(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
         return x, *(torch.cat(state) for state in zip(*finals, strict=True))
 
 
-# what else is in eval mode
+# norms, which stay in eval mode
 
 
 def _statistics(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
-    """F.batch_norm and F.instance_norm, in a module that is in training mode for the sake of its dropout."""
+    """F.batch_norm and F.instance_norm in a module that is in training mode only because of its dropout."""
     batch = func in (F.batch_norm, torch.batch_norm)
     name = "training" if batch else "use_input_stats"
     flag = _argument(args, kwargs, 5, name, not batch)
@@ -253,7 +253,7 @@ def _own_noise(mode: Mode, name: str, shape: tuple[int, ...], like: Tensor, samp
 
 
 def _holdable(mode: Mode, kwargs: Keywords) -> bool:
-    """Whether noise can take its place: not where the model has a generator of its own, or seeded one."""
+    """Whether held noise can replace a random function: not if the model passes or seeds a generator."""
     plain = all(kwargs.get(name) is None for name in ("generator", "out", "names", "layout"))
     return plain and not mode.seeded()
 
@@ -263,7 +263,7 @@ def _factory(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
     if not _holdable(mode, kwargs):
         return NotImplemented
     name = name_of(func)
-    # An empty tensor of the right kind, by torch's own rules for shape, type and device.
+    # An empty tensor shows what shape, dtype and device torch would choose.
     empty = torch.empty_like if name.endswith("_like") else torch.empty
     drawn = empty(*args, **{key: value for key, value in kwargs.items() if key != "requires_grad"})
     if not drawn.is_floating_point():
@@ -327,7 +327,7 @@ def _normal(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
 
 
 def _gumbel_softmax(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
-    """F.gumbel_softmax: its own code, whose exponential noise is then held."""
+    """F.gumbel_softmax: its own Python code, run with the mode on so that its exponential noise is held."""
     with mode:
         return body_of(func)(*args, **kwargs)
 
@@ -360,7 +360,7 @@ _HANDLERS: dict[Any, Handler] = {
 }
 #: handlers of random functions that are not dropout
 _OWN = frozenset({_factory, _bernoulli, _fill, _normal, _gumbel_softmax})
-#: the same functions as operators, as torch.ops.aten.dropout
+#: the same functions where they are called as operators, as torch.ops.aten.dropout
 _OPERATORS: dict[str, Handler] = {
     name_of(func): handler
     for func, handler in _HANDLERS.items()
@@ -369,13 +369,13 @@ _OPERATORS: dict[str, Handler] = {
 
 
 def handler_of(func: Any, mode: Mode, *, in_pass: bool) -> Handler | None:
-    """What does a function with held noise; None if it is not random, or not of the model.
+    """The handler of a torch function; None if it has none, or if the call is not the model's.
 
     Args:
         func: a function of torch.
-        mode: what saw the call.
-        in_pass: whether a pass of the model is under way. Without one, a random function that is not dropout
-            may be called by the code around the draw.
+        mode: the mode that saw the call.
+        in_pass: whether a pass of the model is running. Outside a pass, a random function that is not dropout
+            may have been called by the user's code inside the draw.
     """
     handler = _HANDLERS.get(func)
     if handler is None and isinstance(func, OPERATORS):
@@ -383,7 +383,7 @@ def handler_of(func: Any, mode: Mode, *, in_pass: bool) -> Handler | None:
     return None if handler in _OWN and not in_pass and not mode.noise.book.is_running() else handler
 
 
-# Functions that use a generator and are not held: a model's own randomness.
+# Functions that draw from a generator, and whose numbers are not held unless a handler replaces them.
 _RANDOM = names(random="generator") - {"rrelu", "rrelu_"} | {
     "gumbel_softmax",
     "fractional_max_pool2d",
@@ -402,11 +402,11 @@ def is_random_function(name: str, args: Arguments, kwargs: Keywords) -> bool:
 
 
 def randomness_of(func: Any) -> str | None:
-    """What to call a function of torch that is random: "F.dropout"; None for one that is not."""
+    """The usual name of a random function of torch, as "F.dropout"; None if it is not random."""
     try:
         known = func in _HANDLERS and _HANDLERS[func] is not _statistics
     except TypeError:
-        return None  # not hashable: no function
+        return None  # not hashable, so not a function
     if not known:
         return None
     return f"{'F' if getattr(F, name_of(func), None) is func else 'torch'}.{name_of(func)}"

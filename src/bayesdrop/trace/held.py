@@ -1,7 +1,7 @@
 """The noise that a draw gives to the sites of a model: made once, shared by all rows, then held.
 
-Noise is keyed by (seed, draw, site): it depends on nothing else, so that a draw is the same function in every
-call, for every batch, batch size and order of batches.
+Noise depends on (seed, draw, site) and on nothing else, so that a draw is the same function in every call,
+for every batch, batch size and order of batches.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from bayesdrop.trace.tape import Recorder
 
 __all__ = [
     "NOT_READY",
-    "Findings",
     "HeldNoise",
     "Layout",
+    "ModelFindings",
     "RowAxis",
     "cannot_group",
     "check_groups",
@@ -33,10 +33,10 @@ __all__ = [
     "row_axis",
 ]
 
-#: no noise, not even none, was given to a layer yet
+#: a layer has not asked for noise yet; None, in contrast, says that its noise is off
 NOT_READY: Any = object()
 _Shape = tuple[int, ...]
-#: from the number of rows that need noise of their own to the noise's shape
+#: from the number of rows with their own noise to the noise's shape
 _ShapeOf = Callable[[int], _Shape]
 
 
@@ -45,9 +45,9 @@ class RowAxis:
     """Where the rows of a batch are in a tensor.
 
     Attributes:
-        axis: theirs; None for a tensor that has none, as a weight matrix.
-        innermost: where they share the axis with something else (heads, positions): whether that comes
-            first, so that neighbours on the axis are of different rows.
+        axis: the axis of the rows; None for a tensor without rows, as a weight matrix.
+        innermost: where the axis holds rows times something else (heads, positions): whether the rows vary
+            fastest, so that neighbours on the axis belong to different rows.
     """
 
     axis: int | None
@@ -61,7 +61,7 @@ class Layout:
     Attributes:
         shape: of the noise.
         split: shape to give the tensor first, if rows share an axis with something else; else None.
-        row: the axis of the noise, of length one, that all rows share; None if there is none.
+        row: the axis of the noise that stands for the rows, of length one; None if there is none.
     """
 
     shape: _Shape
@@ -75,17 +75,17 @@ class Layout:
         return (x.reshape(self.split) * noise).reshape(x.shape)
 
     def spread(self, noise: Tensor, shape: _Shape) -> Tensor:
-        """The noise of every element of a tensor of this shape."""
+        """The noise expanded to a tensor of this shape."""
         if self.split is None:
             return noise.expand(shape)
         return noise.expand(self.split).reshape(shape)
 
     def for_groups(self, noise: Tensor, rows: int) -> Tensor:
-        """From the noises of K functions, (K, *shape), to noise of which every group of rows has its own.
+        """The noise of K functions, (K, *shape), laid out so that each group of rows meets its function's.
 
         Args:
-            noise: of all functions.
-            rows: of the whole batch.
+            noise: of all K functions.
+            rows: number of rows of the whole batch.
         """
         if self.row is None:
             raise ValueError("there are no rows")
@@ -96,7 +96,7 @@ class Layout:
 def row_axis(one: _Shape, many: _Shape, rows: int) -> RowAxis | None:
     """Where rows are, from the shapes that a tensor has for one row and for several.
 
-    None if the shapes do not tell, as where rows meet each other (N, N).
+    None if the shapes do not show it, as in a product of rows with rows, (N, N).
     """
     if len(one) != len(many):
         return None
@@ -118,16 +118,16 @@ def layout(
 ) -> Layout:
     """The noise that a tensor needs in a batch of `rows` rows.
 
-    Noise that all rows share has the same numbers, in the same order, wherever the rows are and however
-    many there are: those of the tensor that one row alone would give.
+    Noise that all rows share has the same numbers in the same order, wherever the rows are and however many
+    there are: the numbers for the tensor that a single row would give.
 
     Args:
-        x: what is to be multiplied, or its shape.
-        rows: rows of the model's batch; None if that is not known: axis 0 then.
-        per_row: noise of every row's own.
-        channels: an axis; everything after it shares its noise. None for noise of every element.
-        axis: where the rows are. None if that is not known: on axis 0 or 1 if its length says so, else
-            sharing axis 0 with something else, rows outermost.
+        x: the tensor to be multiplied, or its shape.
+        rows: rows of the model's batch. None if not known: the length of axis 0.
+        per_row: every row has its own noise.
+        channels: an axis; all axes after it share its noise. None: every element has its own noise.
+        axis: where the rows are. None if not known: axis 0 or 1 if its length is `rows`, else axis 0, shared
+            with something else, rows outermost.
     """
     shape = list(x.shape if isinstance(x, Tensor) else x)
     if isinstance(channels, bool):
@@ -157,18 +157,18 @@ def layout(
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What passes without noise have told of a model; see `bayesdrop.trace.probe`.
+class ModelFindings:
+    """What passes without noise have shown of a model; see `bayesdrop.trace.probe`.
 
     Attributes:
-        trained: paths of modules that are in training mode inside a draw, for the sake of their dropout.
-        rows: where each site keeps the rows of a batch.
-        one_row: the shape that each site has in a pass of one row, where that is all that is known.
+        trained: paths of modules that are in training mode inside a draw, because of their dropout.
+        rows: where the rows of a batch are at each site.
         off: sites that are on in training mode and cannot be on in a draw.
+        one_row: the shape at each site in a pass of one row, where that is all that is known.
         sets_flags: whether the model itself calls train() or eval() in its forward.
         is_chain: whether it is a chain of known layers, where rows are on axis 0 everywhere.
-        grouped: paths of stochastic layers to which rows come on axis 0, in their order, so that each group
-            of rows can have noise of its own; found only where that is wanted.
+        grouped: paths of stochastic layers that get the rows on axis 0, in order, so that each group of rows
+            can have its own noise; looked for only where several functions are held at once.
     """
 
     trained: frozenset[str] = frozenset()
@@ -187,20 +187,20 @@ class HeldNoise:
         model: any module.
         owner: the class that errors name.
         seed: names a sequence of functions.
-        index: which of them: a whole number, or several where rows share noise.
+        index: which function of the sequence: a whole number, or several where rows share noise.
         selection: which sites are on; all if None.
         source: where noise comes from; shared between draws, so that none is made twice.
-        findings: what is known of the model; None if that is still to be found.
+        findings: what is known of the model; None if it has not been studied yet.
         variational: one mask over time between recurrent layers, instead of one for each step.
-        per_row: noise of every row's own.
-        offset: number of the first row of the batch, where rows have noise of their own.
-        recorder: writes down what is done with the noise, if it is to be replayed.
+        per_row: every row has its own noise.
+        offset: number of the first row of the batch, with `per_row`.
+        recorder: records what is done with the noise; None if nothing is recorded.
 
     Attributes:
-        num_functions: how many functions the rows of a batch are shared among.
-        rows: of the batch of this pass.
-        unsure: sites of which the shapes of one row and of several do not tell how the rows lie, and what was
-            assumed.
+        num_functions: how many functions are held, each for its own group of rows.
+        rows: number of rows of the current pass; None if it is not known.
+        unsure: sites where the shapes of one row and of several do not show where the rows are, and the place
+            that was assumed.
         is_watched: whether passes of the model are watched; those of a chain of known layers need not be.
     """
 
@@ -213,7 +213,7 @@ class HeldNoise:
         index: int | Sequence[int] = 0,
         selection: Selection | None = None,
         source: NoiseSource | None = None,
-        findings: Findings | None = None,
+        findings: ModelFindings | None = None,
         variational: bool = False,
         per_row: bool = False,
         offset: int = 0,
@@ -238,39 +238,39 @@ class HeldNoise:
         self._suffix = f"@{offset}" if per_row else ""
         self._held: dict[tuple[str, _Shape, int | None], Tensor] = {}
         self._ready: dict[Any, Tensor | None] = {}
-        # Of a model that is called with tokens: how many, and how many came before them.
+        # For a model that is called with tokens: how many there are, and how many its cache holds already.
         self._length: int | None = None
         self._past = 0
 
     @property
     def sees_all(self) -> bool:
-        """Whether every request for noise must be seen, as by a recorder."""
+        """Whether every request for noise must be seen, as a recorder needs."""
         return self.recorder is not None
 
     def open(self) -> None:
-        """A draw is opened: layers may have been changed since the last time."""
+        """Begin a draw: what layers were given is forgotten, as they may have been changed since."""
         self._ready.clear()
 
     def start_pass(self, inputs: tuple[Any, dict[str, Any]]) -> None:
-        """A pass of the whole model begins."""
+        """Begin a pass of the whole model."""
         self.rows = batch_rows(inputs)
         self._length, self._past = _tokens(inputs)
         self.book.start_pass()
 
     def end_pass(self, *, flags_changed: bool) -> None:
-        """A pass has ended, in which the model may have changed its training flags."""
+        """End a pass; `flags_changed` if the model has set training flags in it. Does nothing here."""
 
     # stochastic layers
 
     def ready(self, module: nn.Module, name: Any, x: Tensor) -> Any:
-        """What a layer was given for an input like `x` before; NOT_READY if nothing."""
+        """The noise that a layer got before for an input like `x`; NOT_READY if it got none yet."""
         if self.sees_all:
             return NOT_READY
         with torch._C.DisableTorchFunction():
             return self._ready.get((module, name, x.shape, x.dtype, x.device), NOT_READY)
 
     def remember(self, module: nn.Module, name: Any, x: Tensor, noise: Tensor | None) -> None:
-        """What `ready` gives from now on."""
+        """Keep the noise that `ready` gives from now on."""
         if not self.sees_all:
             with torch._C.DisableTorchFunction():
                 self._ready[module, name, x.shape, x.dtype, x.device] = noise
@@ -286,16 +286,16 @@ class HeldNoise:
         *,
         sets: bool = False,
     ) -> Tensor | None:
-        """The noise called `name` of a stochastic layer, so as to broadcast against what it multiplies.
+        """The noise called `name` of a stochastic layer, in a shape that broadcasts against its input.
 
         Args:
             module: the layer.
             name: which of its noises.
             x: its input.
             rows: of the input; None if it has no axis of rows.
-            shape: from the number of rows that need noise of their own to the noise's shape.
+            shape: from the number of rows with their own noise to the noise's shape.
             sample: makes noise on the CPU.
-            sets: where each of several functions has its own: (K, ...) instead of noise of all rows.
+            sets: with K functions, give their noise as (K, ...), not repeated for all rows.
         """
         noise = self.ready(module, name, x)
         if noise is not NOT_READY:
@@ -317,7 +317,7 @@ class HeldNoise:
         shape: _ShapeOf,
         make: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        """What `make` makes of the random bits of a layer's mask, laid out as the mask is.
+        """`make(bits)` of the random bits that a layer's mask is made of, in the layout of the mask.
 
         Args:
             module: the layer.
@@ -328,7 +328,7 @@ class HeldNoise:
             make: from bits, on the CPU, to numbers, element by element.
         """
         with torch._C.DisableTorchFunction(), torch.inference_mode(False):
-            # From a source of their own: that of the noise keeps blocks of noise.
+            # Not from `self._source`, which would keep these bits in the place of the mask.
             source = NoiseSource(self._source.seed)
             bits = self._made(f"{self.book.paths[module]}.{name}", shape(self._own_rows(rows)), _bits, source)
             made = make(bits).to(device=x.device, dtype=x.dtype)
@@ -362,18 +362,18 @@ class HeldNoise:
         return rows if self.per_row and rows is not None else 1
 
     def _for_rows(self, noise: Tensor, rows: int | None, shape: _ShapeOf, *, sets: bool) -> Tensor:
-        """Noises of all functions, (K, *shape(1)), for the rows of a layer's input."""
+        """The noise of all functions, (K, *shape(1)), repeated for the rows of a layer's input."""
         with torch._C.DisableTorchFunction():
             noise = noise.reshape(shape(self.num_functions))
             each = 1 if sets else _rows_in_group(self.owner, rows, self.num_functions)
             return noise if each == 1 else noise.repeat_interleave(each, 0)
 
     def _check_grouped(self, module: nn.Module, rows: int | None) -> None:
-        """Raise unless rows come to a layer in groups, one function's after another's."""
+        """Raise unless a layer gets its rows in groups, one function's after another's."""
         path, known = self.book.paths[module], self.findings
         grouped = known is not None and (known.is_chain or path in known.grouped)
         if rows is None or not (grouped or not self.is_watched):
-            why = f"it cannot be told which rows {path or 'the model'!r} is given"
+            why = f"it is not known which rows {path or 'the model'!r} is given"
             raise cannot_group(self.owner, self.num_functions, why)
         _rows_in_group(self.owner, rows, self.num_functions)
 
@@ -419,7 +419,7 @@ class HeldNoise:
     def drop_between(
         self, x: Tensor, p: float, site: str, *, batch_first: bool, sizes: Tensor | None = None
     ) -> Tensor:
-        """The output of one recurrent layer on its way to the next.
+        """The output of one recurrent layer with held dropout noise, as input of the next.
 
         Args:
             x: (L, N, D), (N, L, D), or packed (steps of all rows, D).
@@ -447,7 +447,7 @@ class HeldNoise:
             return x * self._keep(site, tuple(x.shape), p, x)
         if self._variational:
             return x * self._keep(site, (1, x.shape[1]), p, x)
-        # Step by step: how long the longest sequence of a batch is must not change a draw.
+        # Step by step, so that the longest sequence of a batch does not change a draw.
         steps = [self._keep(f"{site}.step{t}", (x.shape[1],), p, x) for t in range(len(sizes))]
         at = torch.repeat_interleave(torch.arange(len(sizes)), sizes).to(x.device)
         return x * torch.stack(steps)[at]
@@ -457,7 +457,7 @@ class HeldNoise:
 
         Args:
             kind: what was called.
-            shape: of what it asks for.
+            shape: of the numbers that it wants.
             like: the result has its dtype and device.
             sample: makes noise on the CPU.
         """
@@ -479,7 +479,7 @@ class HeldNoise:
     # making and holding
 
     def _hold(self, key: str, shape: _Shape, like: Tensor, sample: Sampler) -> Tensor:
-        """Noise of a site, made on first use, out of sight of the mode that watches the model."""
+        """Noise of a site, made on first use; the mode that watches the model does not see it made."""
         with torch._C.DisableTorchFunction():
             start = getattr(sample, "start", None)
             noise = self._held.get((key, shape, start))
@@ -492,7 +492,7 @@ class HeldNoise:
         return noise
 
     def _made(self, key: str, shape: _Shape, sample: Sampler, source: NoiseSource | None = None) -> Tensor:
-        """Noise of a site: that of one function, or (K, *shape) of several."""
+        """Noise of a site: (*shape) for one function, (K, *shape) for several."""
         made = (source or self._source).chosen(key + self._suffix, self._indices, shape, sample)
         return made if self.num_functions > 1 else made[0]
 
@@ -510,7 +510,7 @@ class HeldNoise:
         )
 
     def _placed(self, x: Tensor, shape: _Shape, sample: Sampler) -> Sampler:
-        """The noise that `x` is multiplied by, marked where it is that of every pixel of an image."""
+        """The sampler for the noise of `x`, as a `PixelNoise` where every pixel of an image has its own."""
         if not isinstance(self._source, PixelSource) or x.dim() != 4 or min(x.shape[-2:]) == 1:
             return sample
         return PixelNoise(sample) if shape == (self._own_rows(x.shape[0]), *x.shape[1:]) else sample
@@ -525,7 +525,7 @@ class HeldNoise:
         )
 
     def _rows_at(self, site: str, shape: _Shape) -> RowAxis | None:
-        """Where a site keeps the rows, as far as that is known."""
+        """Where the rows are at a site, as far as that is known."""
         known = self.findings
         if known is None or self.per_row or self.rows in (None, 1):
             return None
@@ -537,24 +537,23 @@ class HeldNoise:
         return place
 
     def _in_groups(self, site: str, place: Layout, noise: Tensor) -> Tensor:
-        """The noise of a call of dropout; of several functions, for every group of rows its own."""
+        """The noise of a dropout call; with several functions, each group of rows has its function's."""
         if self.num_functions == 1:
             return noise
         known = self.findings
         sure = known is not None and (known.is_chain or site in known.rows)
         if not sure or place.row is None or self.rows is None:
             path = site.rpartition(":")[0] or "the model"
-            why = f"it cannot be told where the rows of a batch are in the dropout of {path!r}"
+            why = f"it is not known where the rows of a batch are in the dropout of {path!r}"
             raise cannot_group(self.owner, self.num_functions, why)
         with torch._C.DisableTorchFunction():
             return place.for_groups(noise, self.rows)
 
     def _positions(self, x: Tensor, *, attention: bool) -> tuple[int | None, bool]:
-        """The position that noise of every element of `x` starts from, and whether it is one of pairs of
-        positions.
+        """The position that the noise of `x` starts from, and whether it is noise of pairs of positions.
 
-        A model that goes on from a cache is called with the positions that follow. What it adds to the
-        cache must be what it would have been in a pass of the whole sequence.
+        A model that continues from a cache is called with the positions that follow. They must have the noise
+        that they would have in a pass of the whole sequence.
         """
         if self.per_row:
             return None, False
@@ -570,7 +569,7 @@ def _bits(shape: _Shape, generator: np.random.Generator) -> Tensor:
 
 
 def _tokens(inputs: tuple[Any, dict[str, Any]]) -> tuple[int | None, int]:
-    """How many tokens a model is called with, and how many of the same sequences it has in a cache."""
+    """How many tokens a model is called with, and how many tokens before them its cache holds."""
     values = (*inputs[0], *inputs[1].values())
     embedded = inputs[1].get("inputs_embeds")
     tokens = [
@@ -585,7 +584,7 @@ def _tokens(inputs: tuple[Any, dict[str, Any]]) -> tuple[int | None, int]:
 
 
 def _indices(owner: str, index: Any, *, several: bool) -> int | tuple[int, ...]:
-    """Which functions: a whole number, or some of them."""
+    """`index` as an int, or as a tuple of them; raise if it is neither."""
     if several and isinstance(index, Sequence | np.ndarray | Tensor) and not isinstance(index, str | bytes):
         parts = index.tolist() if isinstance(index, np.ndarray | Tensor) else list(index)
         if not isinstance(parts, list) or not parts:
@@ -596,7 +595,7 @@ def _indices(owner: str, index: Any, *, several: bool) -> int | tuple[int, ...]:
 
 
 def cannot_group(owner: str, count: int, why: str) -> ValueError:
-    """An error: several functions cannot be held at once."""
+    """The error that several functions cannot be held at once, and why."""
     return ValueError(
         f"{owner}: {count} functions cannot be held at once: {why}. Open one draw for each of them instead."
     )
@@ -614,8 +613,8 @@ def _rows_in_group(owner: str, rows: int | None, count: int) -> int:
 
 
 def check_groups(owner: str, inputs: Any, count: int) -> None:
-    """Raise unless a model is called with a batch that falls into `count` groups."""
+    """Raise unless a model is called with a batch that divides into `count` groups of rows."""
     _rows_in_group(owner, batch_rows(inputs), count)
     tensors = [tensor for tensor in tensors_in(inputs) if tensor.dim() > 0]
     if all(tensor.dim() == 1 and tensor.is_floating_point() for tensor in tensors):
-        raise cannot_group(owner, count, "its input has one axis, which cannot be told from a single row")
+        raise cannot_group(owner, count, "its input has one axis, which may be a single row")

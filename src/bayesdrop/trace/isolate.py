@@ -1,10 +1,10 @@
-"""A pass of a model leaves nothing behind: not in the model, not in its inputs, not for other threads.
+"""Passes that change nothing: not the model, not its inputs, not what other threads see.
 
-A pass gets a copy of the model that shares its weights and nothing else: modules, the lists, dictionaries and
-plain objects that they hold, and their bound methods are made anew; tensors, functions and everything else
-are shared. It sets no flag and keeps no state in the model itself, so that any number of threads can run
-passes of one model. Tensors that a pass writes to are put back at its end, and threads take turns on modules
-that may do so.
+A pass runs on a copy of the model: modules, the lists, dictionaries and plain objects that they hold, and
+their bound methods are copied; tensors (the weights above all), functions and everything else are shared. The
+pass sets no flag and keeps no state in the model itself, so that any number of threads can run passes of one
+model. Tensors that a pass writes to are put back at its end, and threads take turns at modules that may do
+so.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Pass(Protocol):
 
     @property
     def escaped(self) -> bool:
-        """Whether a module of the model itself ran in the place of its copy."""
+        """Whether a module of the original model ran in the place of its copy."""
 
     def watch_over(self, tensors: Sequence[Tensor], copies: Mapping[nn.Module, nn.Module]) -> None:
-        """The module is a private copy: what it shares with the model itself, and every module's copy."""
+        """Say that the module is a private copy: tensors it shares, and from each original to its copy."""
 
     def __enter__(self) -> Self: ...
 
@@ -62,17 +62,17 @@ _Pass = TypeVar("_Pass", bound=Pass)
 
 
 class Subject:
-    """Runs passes of a model and leaves it alone.
+    """Runs passes of a model and changes nothing in it.
 
-    Each pass gets a private copy, whose flags and attributes are its own. Where no copy can stand for the
-    model (a part of it is a script, or a closure leads back to it), passes are made in the model itself,
-    one thread after the other, and everything is put back.
+    Each pass runs on a private copy. Where a copy cannot replace the model (a part of it is a script, or a
+    closure refers to the model itself), passes run on the model itself, one thread after the other, and
+    everything is put back.
 
     Args:
         model: any module.
 
     Attributes:
-        shared: why passes are made in the model itself; None if they are not.
+        shared: why passes run on the model itself; None if they run on copies.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -89,19 +89,18 @@ class Subject:
         """One pass inside a draw.
 
         Args:
-            draw_of: from the module that the pass gets to the draw that holds its noise.
-            inputs: what the model is called with, positional and keyword arguments. Objects among them (a
-                cache) are copied, so that each pass finds them as they were.
-
-            pick: what to take of the output, inside the draw.
+            draw_of: from the module that is run to the draw that holds its noise.
+            inputs: the positional and keyword arguments of the call. Objects among them (a cache) are copied,
+                so that each pass finds them as they were.
+            pick: takes the wanted part of the output, inside the draw; None for all of it.
 
         Returns: the draw, which is closed, and the output.
         """
         while True:
             args, kwargs = copied_arguments(inputs, tensors=False)
-            with self._lent() as (module, tensors, originals):
+            with self._lent() as (module, tensors, copies):
                 draw = draw_of(module)
-                draw.watch_over(tensors, originals)
+                draw.watch_over(tensors, copies)
                 try:
                     with draw:
                         output = module(*args, **kwargs)
@@ -112,15 +111,15 @@ class Subject:
                 else:
                     if not draw.escaped:
                         return draw, output
-            # A module of the model itself ran in the place of its copy: nothing of this pass counts.
-            self.shared = "its code leads to its modules by a way of its own"
+            # A module of the original ran in the place of its copy: the pass is void, and run once more.
+            self.shared = "its code reaches its modules in a way that a copy does not follow"
 
     @contextmanager
     def _lent(self) -> Iterator[tuple[nn.Module, list[Tensor], dict[nn.Module, nn.Module]]]:
-        # What a pass writes to a tensor is put back at its end: no other pass may see it.
+        # Tensors that a pass writes to are put back only at its end: no other pass may run meanwhile.
         writers = [module for module in self.model.modules() if may_keep_tensors(module)]
         with RUNNING.claimed(writers):
-            # Another copy for every pass, as a pass may change it.
+            # A new copy for every pass, as a pass may change its copy.
             copy = None if self.shared is not None else self._copied()
             if copy is not None:
                 yield copy.module, copy.tensors, copy.copies
@@ -144,7 +143,7 @@ class Subject:
 
 
 class NotPrivate(Exception):
-    """A model of which no private copy can be made; the message says why."""
+    """No private copy of a model can be made; the message says why."""
 
 
 #: a model that holds more objects than this is not copied
@@ -167,9 +166,8 @@ class PrivateCopy:
 
     Attributes:
         module: the copy.
-        tensors: what it shares with the model, other than parameters and buffers: tensors that its
-            attributes hold.
-        copies: of every module of the model, registered or not, its copy.
+        tensors: those it shares with the model, other than parameters and buffers: held by attributes.
+        copies: from every module of the model, registered as a child or not, to its copy.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -212,7 +210,7 @@ class _Copier:
         return self._other(value, kind)
 
     def keep(self, tensors: Iterable[Tensor]) -> None:
-        """These are not copied."""
+        """Share these tensors instead of copying them."""
         for tensor in tensors:
             self._note(tensor, tensor)
 
@@ -237,7 +235,7 @@ class _Copier:
                 # Most are empty dictionaries of hooks.
                 empty = type(value) in _MAPPINGS and not value
                 attributes[name] = type(value)() if empty else self.copy(value)
-        # A draw may be open on the model itself; what it has set is not the model's.
+        # A draw may be open on the model itself; its flags and hooks do not belong to the model.
         flag: Any = made.training
         if isinstance(flag, HeldFlag):
             attributes["training"] = flag.was
@@ -292,7 +290,7 @@ class _Copier:
 
 
 def _is_plain_object(kind: type[Any]) -> bool:
-    """Whether an object of this class is its attributes and nothing else, and nothing says how to copy it."""
+    """Whether an object of this class is made of its attributes alone, and has no copy methods."""
     if not kind.__flags__ & _HEAP_TYPE or not kind.__dictoffset__:
         return False
     if kind.__module__.partition(".")[0] in sys.stdlib_module_names or kind.__module__.startswith("torch."):
@@ -307,8 +305,7 @@ def _is_plain_object(kind: type[Any]) -> bool:
 
 
 def copied_arguments(inputs: tuple[Any, Any], *, tensors: bool) -> tuple[Any, Any]:
-    """What a model is called with, so that a pass cannot change it: lists, dictionaries and objects, as a
-    cache.
+    """The arguments of a call, with lists, dictionaries and objects copied, as a pass may change them.
 
     Args:
         inputs: positional and keyword arguments.
@@ -324,14 +321,14 @@ def copied_arguments(inputs: tuple[Any, Any], *, tensors: bool) -> tuple[Any, An
     return copied
 
 
-# whether a copy is all that its passes will use
+# whether passes of a copy can reach the original
 
 
 def leads_back(copy: PrivateCopy) -> str | None:
-    """Where something in the copy still leads to a module of the model itself; None if nothing does.
+    """How something in the copy still refers to a module of the original model; None if nothing does.
 
     Closures, objects that cannot be copied and global names may hold a module. A pass of the copy would
-    then run a part of the model itself, on which no noise is held.
+    then run a part of the original, for which no noise is held.
     """
     originals = {id(module) for module in copy.copies}
     seen: set[int] = set()
@@ -347,7 +344,7 @@ def leads_back(copy: PrivateCopy) -> str | None:
             continue
         seen.add(id(value))
         if id(value) in originals:
-            return f"something in it holds {type(value).__name__} by another way than as a child"
+            return f"something in it holds {type(value).__name__} in another way than as a child"
         if len(seen) > 2 * _MOST_OBJECTS:
             return f"it holds more than {2 * _MOST_OBJECTS} objects"
         if isinstance(value, types.FunctionType):
@@ -386,7 +383,7 @@ def _own_functions(kind: type[Any]) -> Iterator[types.FunctionType]:
 
 
 def _global_name(functions: Iterable[types.FunctionType], originals: set[int]) -> str | None:
-    """A global name that one of some functions reads and that stands for a module of the model."""
+    """A global name that one of the functions reads and that holds a module of the original model."""
     held: dict[int, set[str]] = {}
     for function in functions:
         names = function.__globals__
@@ -423,11 +420,11 @@ def _reads(code: types.CodeType, name: str) -> bool:
     )
 
 
-# what a pass writes to
+# tensors and attributes that a pass changes
 
 
 class PassState:
-    """What a pass of `model` may change, put back by `finish`.
+    """Keeps what a pass of `model` may change, and puts it back in `finish`.
 
     A tensor that exists before the pass (a parameter, a buffer, an input) is copied when a function is
     about to write into it. Attributes are put back in every module that keeps tensors from one pass to the
@@ -435,8 +432,8 @@ class PassState:
 
     Args:
         model: any module.
-        inputs: what it is called with.
-        shared: further tensors that must not change; a private copy of a model shares them with the model.
+        inputs: the arguments of the call.
+        shared: further tensors that must not change: those that a private copy shares with the model.
     """
 
     def __init__(self, model: nn.Module, inputs: Any, shared: Sequence[Tensor] = ()) -> None:
@@ -452,7 +449,7 @@ class PassState:
         ]
 
     def before_write(self, target: Tensor) -> bool:
-        """A function is about to change `target` in place. Whether that will be put back."""
+        """Keep `target`, which is about to change, if it existed before the pass. Whether it did."""
         if self._owners is None:
             self._owners = {}
             known = [
@@ -471,9 +468,9 @@ class PassState:
         return bool(owners)
 
     def finish(self, output: Any) -> Any:
-        """Put everything back; the output, copied where it shares memory with what is put back."""
+        """Put everything back; returns the output, copied where it shares memory with what is put back."""
         if self._saved:
-            # Out of sight of the mode that watches the model; the copy of the output is a step of the pass.
+            # The mode that watches the model must not see this; the copy of the output is a step of the pass.
             with torch._C.DisableTorchFunction():
                 touched = {memory_of(tensor) for tensor, _ in self._saved.values()}
                 shared = {id(tensor) for tensor in tensors_in(output) if memory_of(tensor) in touched}
@@ -490,7 +487,7 @@ class PassState:
 
 
 def may_keep_tensors(module: nn.Module) -> bool:
-    """Whether its code is not torch's own: that keeps nothing in eval mode."""
+    """Whether a module may keep tensors from pass to pass: torch's own modules do not in eval mode."""
     own = type(module).__module__.startswith("torch.nn.")
     return not own and not isinstance(module, torch.jit.ScriptModule)
 
@@ -499,7 +496,7 @@ _INTERNAL = frozenset(vars(nn.Module())) - {"training"}
 
 
 def _simple(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that a pass may use to remember something; lists and dictionaries are copied."""
+    """The attributes in which a pass may keep something, each with a copy if it is a list or dictionary."""
     kept: dict[str, Any] = {}
     for name, value in attributes.items():
         if name == "training" or name in _INTERNAL:
@@ -559,10 +556,10 @@ _Holder = tuple[int, int | None]
 
 
 class Claims:
-    """Which modules are whose at the moment.
+    """Which modules are claimed, and by which thread.
 
     Args:
-        purpose: what a module is claimed for, in the words of an error.
+        purpose: what modules are claimed for, as an error says it.
     """
 
     def __init__(self, purpose: str) -> None:
@@ -572,7 +569,7 @@ class Claims:
 
     @contextmanager
     def claimed(self, modules: Iterable[nn.Module]) -> Iterator[None]:
-        """All of some modules for this thread alone. Others who want one wait; the holder may ask again."""
+        """A context: the modules belong to this thread. Other threads wait; this one may claim them again."""
         wanted = set(modules)
         me = (threading.get_ident(), _task())
         with self._free:

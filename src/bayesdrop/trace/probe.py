@@ -1,7 +1,7 @@
-"""What must be known of a model before its noise can be held, found in a few passes without noise.
+"""A few passes without noise that find what must be known of a model before its noise can be held.
 
-Where its dropout sites keep the rows of a batch, so that noise can be shared by all rows; and which of its
-modules pass a dropout rate on only in training mode, as `dropout_p=self.p if self.training else 0.0`.
+They find where the rows of a batch are at every site, so that all rows can share noise; and which modules
+pass a dropout rate on only in training mode, as `dropout_p=self.p if self.training else 0.0`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bayesdrop.inputs import batch_rows, mapped, tensors_in
 from bayesdrop.noise import Sampler
 from bayesdrop.randomness import random_state_kept
 from bayesdrop.trace.draw import Draw
-from bayesdrop.trace.held import Findings, HeldNoise, Layout, RowAxis, row_axis
+from bayesdrop.trace.held import HeldNoise, Layout, ModelFindings, RowAxis, row_axis
 from bayesdrop.trace.isolate import Subject, copied_arguments
 from bayesdrop.trace.sites import Site, StochasticModule, is_chain
 
@@ -30,21 +30,20 @@ __all__ = ["in_groups", "probe", "script_sites", "settled"]
 Arguments = tuple[Any, Any]
 
 
-def probe(subject: Subject, inputs: Arguments, *, thorough: bool = True) -> Findings:
-    """Run a few passes of one or two rows. Nothing is left changed, the random state neither.
+def probe(subject: Subject, inputs: Arguments, *, thorough: bool = True) -> ModelFindings:
+    """What a few passes of one or two rows show of a model. Nothing is changed, nor is the random state.
 
-    What is found is true of the model as it is now: a forward can read anything, so that it is found anew in
-    every call.
+    Every call studies the model again: a forward can read anything, so that findings may not hold later.
 
     Args:
-        subject: a model.
-        inputs: what it is called with, positional and keyword arguments.
-        thorough: find out how rows lie at every site, in passes of their own. Otherwise a draw compares its
-            shapes with those of one row, and says of which sites it was not sure: see `settled`.
+        subject: the model.
+        inputs: the positional and keyword arguments of the call.
+        thorough: find the place of the rows at every site, in further passes. Otherwise a draw compares its
+            shapes with those of one row, and lists the sites where that is uncertain: see `settled`.
     """
     model = subject.model
     if is_chain(model):
-        return Findings(is_chain=True)
+        return ModelFindings(is_chain=True)
     scripts = script_sites(model)
     rows = batch_rows(inputs)
     with torch.no_grad(), random_state_kept():
@@ -54,19 +53,19 @@ def probe(subject: Subject, inputs: Arguments, *, thorough: bool = True) -> Find
         except Exception:
             if rows in (None, 1):
                 raise
-            # It may not take one row alone; what it says to the whole batch is for the user to read.
+            # It may not take a single row; if the whole batch fails too, its error is for the user.
             sample, rows = inputs, None
             quiet = _noted(subject, sample, frozenset())
         trained, quiet, off = _training(subject, sample, quiet)
     shapes = {} if rows is None else quiet.shapes
-    found = Findings(trained, {}, (*off, *scripts), shapes, quiet.sets_flags)
+    found = ModelFindings(trained, {}, (*off, *scripts), shapes, quiet.sets_flags)
     return settled(subject, inputs, found) if thorough else found
 
 
-def settled(subject: Subject, inputs: Arguments, known: Findings) -> Findings:
-    """What is known of a model, and how rows lie at every site."""
+def settled(subject: Subject, inputs: Arguments, known: ModelFindings) -> ModelFindings:
+    """The findings, with the place of the rows at every site."""
     rows = batch_rows(inputs)
-    # One row alone has noise of its own wherever it is.
+    # With one row it does not matter where the row is.
     if rows in (None, 1) or not known.one_row:
         return replace(known, one_row={})
     with torch.no_grad(), random_state_kept():
@@ -74,8 +73,8 @@ def settled(subject: Subject, inputs: Arguments, known: Findings) -> Findings:
     return replace(known, rows=where, one_row={})
 
 
-def in_groups(subject: Subject, inputs: Arguments, known: Findings) -> Findings:
-    """What is known of a model, and to which of its stochastic layers rows come row after row."""
+def in_groups(subject: Subject, inputs: Arguments, known: ModelFindings) -> ModelFindings:
+    """The findings, with the stochastic layers that get rows on axis 0, one row after another."""
     rows = batch_rows(inputs)
     if known.is_chain or rows is None:
         return known
@@ -88,7 +87,7 @@ def in_groups(subject: Subject, inputs: Arguments, known: Findings) -> Findings:
         try:
             one, two, other = (_noted(subject, sample, known.trained).given for sample in samples)
         except Exception:
-            return known  # it takes batches of its own size alone
+            return known  # the model does not take batches of another size
     found = frozenset(
         path
         for path, given in one.items()
@@ -112,17 +111,17 @@ def _rows(inputs: Arguments, rows: int, which: list[int]) -> Arguments:
 
 
 class _Notes(HeldNoise):
-    """Gives no noise, and writes down which sites there are and what they are handed.
+    """Gives no noise, and notes which sites there are and what their inputs are.
 
     Args:
         model: any module.
         trained: paths of modules that are in training mode.
 
     Attributes:
-        shapes: of what every site is handed.
-        values: what calls of dropout are handed.
-        given: what every stochastic layer is handed, call by call.
-        unlike: sites that draw their own numbers in something that is not called dropout.
+        shapes: of the input of every site.
+        values: the input of every dropout call.
+        given: the inputs of every stochastic layer, call by call.
+        unlike: sites where a module that is not called dropout draws its own numbers.
         sets_flags: whether the model itself calls train() or eval().
         output: of the pass.
     """
@@ -130,7 +129,7 @@ class _Notes(HeldNoise):
     sees_all = True
 
     def __init__(self, model: nn.Module, trained: frozenset[str]) -> None:
-        super().__init__(model, findings=Findings(trained))
+        super().__init__(model, findings=ModelFindings(trained))
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.values: dict[str, Tensor] = {}
         self.given: dict[str, list[Tensor]] = {}
@@ -175,7 +174,7 @@ class _Notes(HeldNoise):
             owner = frame.f_locals.get("self")
             inside = isinstance(owner, nn.Module) and owner in self.book.paths
             names = frame.f_code.co_name + (type(owner).__name__ if inside else "")
-            # The names of this library are no evidence.
+            # Names of functions of this library say nothing about the model.
             ours = frame.f_globals.get("__name__", "").startswith("bayesdrop.")
             if not ours and _DROPOUT.search(names):
                 return True
@@ -185,7 +184,7 @@ class _Notes(HeldNoise):
         return False
 
     def on(self, path: str, *, flagged: bool = False) -> Counter[float | None]:
-        """Rates of the sites of a module that are on; only those that were handed a flag, if asked."""
+        """Rates of a module's sites that are on; with `flagged`, only of those that got `self.training`."""
         return Counter(
             site.p
             for key, site in self.book.sites.items()
@@ -198,8 +197,8 @@ class _Notes(HeldNoise):
     def differs(self, other: _Notes, path: str) -> bool:
         """Whether training mode, as `other` saw it, would change which sites of a module are on.
 
-        A site that is on without regard to any flag is on because the model wants it so; one that training
-        mode does not come to, by chance or by choice, says nothing.
+        A site that is on whatever the flag is on because the model wants it so. A site that the pass in
+        training mode did not reach is no evidence.
         """
         if other.on(path) - self.on(path):
             return True
@@ -207,7 +206,7 @@ class _Notes(HeldNoise):
         return as_many and bool(self.on(path, flagged=True) - other.on(path))
 
     def opened(self, path: str) -> int:
-        """How many sites of a module were come to, on or off."""
+        """How many sites of a module the pass reached, on or off."""
         return sum(site.path == path for key, site in self.book.sites.items() if key not in self.unlike)
 
 
@@ -215,7 +214,7 @@ _DROPOUT = re.compile("drop|stochastic|noise", re.IGNORECASE)
 
 
 def _noted(subject: Subject, inputs: Arguments, trained: frozenset[str]) -> _Notes:
-    """A pass of a model, with the modules at some paths in training mode."""
+    """The notes of a pass with the modules at the given paths in training mode."""
     made: list[_Notes] = []
 
     def draw_of(model: nn.Module) -> Draw:
@@ -227,13 +226,13 @@ def _noted(subject: Subject, inputs: Arguments, trained: frozenset[str]) -> _Not
     return made[-1]
 
 
-# modules that say nothing about their dropout unless they are in training mode
+# modules that show their dropout only in training mode
 
 
 def _training(
     subject: Subject, sample: Arguments, quiet: _Notes
 ) -> tuple[frozenset[str], _Notes, tuple[Site, ...]]:
-    """The modules to put into training mode, a pass with these, and what stays off."""
+    """The modules to put into training mode, the notes of a pass with these, and the sites that stay off."""
     modules = dict(subject.model.named_modules())
     candidates = {path for path, module in modules.items() if is_foreign(module)}
     if not _may_depend_on_training(quiet, {modules[path]: path for path in candidates}):
@@ -254,7 +253,7 @@ def _training(
         trained |= {owner for owner in owners if owner is not None}
         seen = _attempt(subject, sample, trained)
         if seen is None:
-            # What works for all of them need not work for some: those above may prepare something.
+            # It works with all of them, so it may need the modules above, which may prepare something.
             trained |= {path for path in candidates for inner in trained if _is_above(path, inner)}
             seen = _attempt(subject, sample, trained)
         if seen is None:
@@ -277,7 +276,7 @@ def _training(
 
 
 def _only_dropout_differs(quiet: _Notes, loud: _Notes, paths: set[str]) -> bool:
-    """Whether training mode turns dropout on, none off, and is the same function otherwise."""
+    """Whether training mode turns dropout on, turns none off, and changes nothing else."""
     if not any(loud.on(path) - quiet.on(path) for path in paths):
         return False
     if any(quiet.on(path) - loud.on(path) for path in paths) or loud.book.foreign != quiet.book.foreign:
@@ -287,7 +286,7 @@ def _only_dropout_differs(quiet: _Notes, loud: _Notes, paths: set[str]) -> bool:
 
 
 def _attempt(subject: Subject, sample: Arguments, trained: set[str]) -> _Notes | None:
-    """A pass with some modules in training mode; None if that fails."""
+    """The notes of a pass with some modules in training mode; None if the pass fails."""
     try:
         return _noted(subject, sample, frozenset(trained))
     except Exception:
@@ -301,7 +300,7 @@ def _is_above(path: str, inner: str) -> bool:
 def _loudest(
     subject: Subject, sample: Arguments, candidates: set[str], modules: dict[str, nn.Module]
 ) -> _Notes | None:
-    """A pass with all candidates in training mode, less those that then want more than their inputs."""
+    """The notes of a pass with all candidates in training mode, except those that then raise an error."""
     while candidates:
         try:
             return _noted(subject, sample, frozenset(candidates))
@@ -315,7 +314,7 @@ def _loudest(
 
 
 def _raiser(error: BaseException, kinds: set[type[nn.Module]]) -> type[nn.Module] | None:
-    """The class of the innermost module, of some classes, that an exception went through."""
+    """The class of the innermost module, among `kinds`, that an exception passed through."""
     found = None
     trace = error.__traceback__
     while trace is not None:
@@ -327,10 +326,10 @@ def _raiser(error: BaseException, kinds: set[type[nn.Module]]) -> type[nn.Module
 
 
 def _may_depend_on_training(quiet: _Notes, candidates: dict[nn.Module, str]) -> bool:
-    """Whether anything shows that a module of somebody else may do other things in training mode.
+    """Whether anything suggests that a module of the user behaves differently in training mode.
 
-    It has asked for its flag, its code or a function that it keeps has the word, or something that could be
-    random was off, or nothing was random at all.
+    That is: it has read its flag; its code, or a function that it holds, has the word "training"; a site was
+    off; or there was no site at all.
     """
     if quiet.book.asked & set(candidates.values()):
         return True
@@ -347,7 +346,7 @@ def _mentions_training(module: nn.Module) -> bool:
 
 
 def _names_training(member: Any) -> bool:
-    """Whether code reads something called "training"; an object that can be called may do anything."""
+    """Whether code mentions "training"; true for callable objects, whose code is not known."""
     inner = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
     inner = inspect.unwrap(inner) if callable(inner) else inner
     if not isinstance(inner, FunctionType):
@@ -371,7 +370,7 @@ def _owner(path: str, candidates: set[str]) -> str | None:
 def _harmless(
     subject: Subject, sample: Arguments, trained: set[str], quiet: _Notes, latest: _Notes
 ) -> tuple[set[str], _Notes]:
-    """Those modules whose training mode changes nothing but dropout: the same output without noise."""
+    """The modules whose training mode changes nothing but dropout: without noise the output is the same."""
     if not trained or _same_function(quiet, latest):
         return trained, latest
     alone = {path: _attempt(subject, sample, {path}) for path in trained}
@@ -385,7 +384,7 @@ def _same_function(first: _Notes, second: _Notes) -> bool:
     if type(first.output) is not type(second.output) or [t.shape for t in one] != [t.shape for t in two]:
         return False
     if any(site.p is None for site in second.book.sites.values() if site.kind.startswith("torch.")):
-        return True  # noise of the model's own cannot be taken away to compare
+        return True  # the outputs cannot be compared: they contain noise that the model draws itself
     return all(
         torch.allclose(a, b, rtol=1e-3, atol=1e-3 * float(a.abs().nan_to_num().max()), equal_nan=True)
         for a, b in zip(one, two, strict=True)
@@ -396,10 +395,10 @@ def _same_function(first: _Notes, second: _Notes) -> bool:
 # where the rows are
 
 
-def _row_axes(subject: Subject, inputs: Arguments, rows: int, known: Findings) -> dict[str, RowAxis]:
+def _row_axes(subject: Subject, inputs: Arguments, rows: int, known: ModelFindings) -> dict[str, RowAxis]:
     two = _attempt(subject, _rows(inputs, rows, [0, 0]), set(known.trained))
     if two is None:
-        return {}  # it takes one row at a time
+        return {}  # the model takes one row at a time
     found = {}
     for site, shape in known.one_row.items():
         place = row_axis(shape, two.shapes.get(site, ()), 2)
@@ -420,7 +419,7 @@ def _shares_axis(one: tuple[int, ...], place: RowAxis) -> bool:
 
 
 def _second_row_changed(inputs: Arguments, rows: int) -> Arguments:
-    """Two rows, the first as before, the second another one."""
+    """Inputs of two rows: the first row, and another one."""
 
     def change(tensor: Tensor) -> Tensor:
         if tensor.dim() == 0 or tensor.shape[0] != rows:
@@ -435,7 +434,7 @@ def _second_row_changed(inputs: Arguments, rows: int) -> Arguments:
 
 
 def _is_innermost(same: Tensor, other: Tensor, axis: int) -> bool:
-    """Which of two orders, rows outermost or innermost, leaves the first row of two as it was."""
+    """Whether the rows are innermost on their axis: only then has the first of two rows not changed."""
     if same.shape != other.shape:
         return False
     changed = (same != other) & ~(same.isnan() & other.isnan())
@@ -447,7 +446,7 @@ def _is_innermost(same: Tensor, other: Tensor, axis: int) -> bool:
 
 
 def _is_row_after_row(one: Tensor, two: Tensor, other: Tensor) -> bool:
-    """Whether what a layer is given for two rows is that for the first and then that for the second."""
+    """Whether a layer's input for two rows is its input for the first and then that for the second."""
     place = row_axis(tuple(one.shape), tuple(two.shape), 2)
     if place is None or place.axis != 0 or two.shape != other.shape:
         return False
@@ -459,13 +458,13 @@ def _is_row_after_row(one: Tensor, two: Tensor, other: Tensor) -> bool:
 
 
 def is_foreign(module: nn.Module) -> bool:
-    """Whether what a module does in training mode is not known: its class is neither torch's nor ours."""
+    """Whether it is not known what a module does in training mode: its class is neither torch's nor ours."""
     known = isinstance(module, StochasticModule | torch.jit.ScriptModule)
     return not known and not type(module).__module__.startswith("torch.nn.")
 
 
 def script_sites(model: nn.Module) -> tuple[Site, ...]:
-    """Script modules with dropout inside: they run where no mode sees them."""
+    """Script modules with dropout inside, which no function mode sees."""
     found: list[Site] = []
     for path, module in model.named_modules():
         inner = any(path.startswith(f"{site.path}.") or not site.path for site in found)

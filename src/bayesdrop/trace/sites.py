@@ -1,4 +1,4 @@
-"""Where a model is random: its sites, which of them are on, and which of them a call belongs to."""
+"""Where a model is random: its sites, which of them are on, and which site a call belongs to."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class HeldFlag(int):
 
     @classmethod
     def of(cls, owner: Any, path: str, *, training: bool, was: bool) -> HeldFlag:
-        """A flag of one module in one draw, in the place of what the flag was."""
+        """The flag of one module in one draw; `was` is the module's own flag."""
         flag = cls(training)
         flag.owner = owner
         flag.path = path
@@ -68,7 +68,7 @@ class HeldFlag(int):
         return flag
 
     def __bool__(self) -> bool:
-        # To another thread the module is what it was.
+        # Another thread sees the module's own flag.
         if self.thread != threading.get_ident():
             return self.was
         self.owner.asked.add(self.path)
@@ -84,8 +84,8 @@ class HeldFlag(int):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        # Where torch wants a bool it takes nothing else, but for objects with this method. Inside a draw the
-        # draw's own mode sees the call first.
+        # Where torch wants a bool it takes only a bool, or an object with this method. Inside a draw the
+        # draw's mode sees the call first.
         plain = [value._plain() if isinstance(value, cls) else value for value in args]
         named = {k: v._plain() if isinstance(v, cls) else v for k, v in (kwargs or {}).items()}
         return func(*plain, **named)
@@ -94,22 +94,22 @@ class HeldFlag(int):
         return False if self.thread == threading.get_ident() else self.was
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HeldFlag:
-        # A module that is copied inside a draw, by the model itself, is part of the draw.
+        # If the model copies one of its modules inside a draw, the copy is part of the draw.
         return self
 
     def __reduce__(self) -> tuple[type[bool], tuple[bool]]:
-        # What is stored outlives the draw: a plain flag.
+        # A pickle outlives the draw: it stores a plain bool.
         return bool, (int(self) != 0,)
 
 
 def is_draws_hook(hook: Any) -> bool:
-    """Whether a hook on a module is that of an open draw."""
+    """Whether a hook on a module was put there by an open draw."""
     return bool(getattr(getattr(hook, "__self__", None), "is_draw_of_model", False))
 
 
 @cache
 def compares_flag(kind: type[Any]) -> bool:
-    """Whether the code of a class asks if `self.training` *is* True or False: only a bool can be that."""
+    """Whether code of a class says `self.training is True` (or False), which a `HeldFlag` never is."""
     owners = [owner for owner in kind.__mro__ if not owner.__module__.startswith("torch.nn.")]
     codes = [
         member.__code__ for o in owners for member in vars(o).values() if isinstance(member, FunctionType)
@@ -134,7 +134,7 @@ class Site:
         p: its rate; None where it has several.
         shape: of the noise of one draw; None if it was not run.
         random: whether it is on.
-        reason: why, in a few words.
+        reason: why it is on or off, in a few words.
     """
 
     path: str
@@ -147,7 +147,7 @@ class Site:
 
     @property
     def name(self) -> str:
-        """Path and call, as a person would look for it."""
+        """Path and call, for people to read."""
         return f"{self.path or '(model)'}" + (f" call {self.call}" if self.call else "")
 
 
@@ -159,7 +159,7 @@ class Selection:
 
     Args:
         include: a path pattern as "encoder.*", a module type, a function of (path, module), or several.
-        exclude: the same.
+        exclude: of the same form as `include`.
         owner: the function that errors name.
     """
 
@@ -175,7 +175,7 @@ class Selection:
         self._exclude = _rules(owner, "exclude", exclude)
 
     def check(self, model: nn.Module) -> None:
-        """Raise if a rule matches no module of the model: a name that is misspelt would change nothing."""
+        """Raise if a rule matches no module of the model, as a misspelt name would go unnoticed."""
         for argument, rules in (("include", self._include), ("exclude", self._exclude)):
             for rule in rules or ():
                 if not any(_matches(rule, path, module) for path, module in model.named_modules()):
@@ -195,10 +195,10 @@ class Selection:
 
 
 class SiteBook:
-    """The sites that passes of a model come to, written down as they do.
+    """The sites that passes of a model reach, noted as they are reached.
 
-    A call of dropout that was handed `self.training` shows whose it is by that flag; any other belongs to
-    the innermost module on the stack.
+    A dropout call that got `self.training` belongs to the module of that flag; any other call belongs to the
+    innermost module on the stack.
 
     Args:
         model: any module.
@@ -207,12 +207,12 @@ class SiteBook:
     Attributes:
         paths: of all modules.
         sites: every site of the latest pass, on or off, by its key.
-        foreign: names of functions in the model that draw numbers which nobody can hold.
-        asked: paths of modules whose training flag was looked at, and not only handed on.
-        flagged: sites that are on and were handed `self.training` itself.
-        escaped: whether a module of the model itself ran, where `model` is a private copy of it.
-        originals: of every module of the model itself its copy, where `model` is a private copy.
-        trained: paths of modules that are in training mode for the sake of their dropout.
+        foreign: names of functions in the model that draw numbers which no draw can hold.
+        asked: paths of modules whose training flag was read, and not only passed on.
+        flagged: sites that are on and got `self.training` itself.
+        escaped: where `model` is a private copy, whether a module of the original ran.
+        originals: where `model` is a private copy, from every module of the original to its copy; else empty.
+        trained: paths of modules that are in training mode because of their dropout.
     """
 
     def __init__(self, model: nn.Module, selection: Selection | None = None) -> None:
@@ -231,14 +231,14 @@ class SiteBook:
         self._inside: str | None = None
 
     def is_copy_of(self, copies: Mapping[nn.Module, nn.Module]) -> None:
-        """The model is a private copy; of every module of the model itself, its copy."""
+        """Say that the model is a private copy, with a mapping from original modules to their copies."""
         self.originals = copies
         self._of_user = {copy: original for original, copy in copies.items()}
 
     def selected(self, path: str) -> bool:
         """Whether the sites of the module at `path` are on."""
         module = self._module(path)
-        # Rules are asked about the module that the user knows, not a copy of it.
+        # Rules are given the module that the user knows, not a copy of it.
         return self._selection.allows(path, module if module is None else self._of_user.get(module, module))
 
     def selected_below(self, path: str) -> bool:
@@ -248,11 +248,11 @@ class SiteBook:
         return self.selected(path) or any(self.selected(other) for other in inner)
 
     def start_pass(self) -> None:
-        """The calls of each module are counted anew."""
+        """Begin a pass: the calls of each module are counted from 0."""
         self._calls.clear()
 
     def next_call(self, flag: Any = None) -> tuple[str, str, int]:
-        """Key, path and number of a call that is made now."""
+        """Key, path and number of the call that is being made."""
         path = self._path_of(flag)
         call = self._calls.get(path, 0)
         self._calls[path] = call + 1
@@ -282,7 +282,7 @@ class SiteBook:
 
     @contextmanager
     def inside(self, path: str | None) -> Iterator[None]:
-        """Dropout calls made here belong to the module at `path`."""
+        """A context: dropout calls made inside belong to the module at `path`."""
         before, self._inside = self._inside, path
         try:
             yield
@@ -290,11 +290,11 @@ class SiteBook:
             self._inside = before
 
     def is_running(self) -> bool:
-        """Whether code of the model is on the stack: one of its modules may be called alone."""
+        """Whether code of the model is on the stack, as also when one of its modules is called alone."""
         return self._path_on_stack() is not None
 
     def in_training(self) -> bool:
-        """Whether the module that is running is in training mode, for the sake of its dropout."""
+        """Whether the module that is running is in training mode because of its dropout."""
         return bool(self.trained) and self._path_of(None) in self.trained
 
     def _path_of(self, flag: Any) -> str:
@@ -352,7 +352,7 @@ def _matches(rule: Where, path: str, module: nn.Module | None) -> bool:
 
 @contextmanager
 def flags_kept(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Afterwards every `training` flag is what it was. Scripts, which take no other, are in eval mode."""
+    """A context: every `training` flag is restored at its end. Scripts are in eval mode inside."""
     flags = {module: module.training for module in modules}
     try:
         for module in flags:
@@ -369,7 +369,7 @@ def flags_kept(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 @contextmanager
 def evaluating(*modules: nn.Module) -> Iterator[None]:
-    """The given modules and all below them in eval mode; every training flag is restored on leaving."""
+    """A context: the modules and all below them are in eval mode; every training flag is restored."""
     flags = {child: child.training for module in modules for child in module.modules()}
     try:
         for child in flags:
@@ -380,8 +380,8 @@ def evaluating(*modules: nn.Module) -> Iterator[None]:
             child.training = flag
 
 
-# Models made of torch's own layers and of ours alone. Nothing has to be found out about them; where none of
-# their layers drops, keeps statistics or writes in place, nothing has to be watched either.
+# Models made of torch's own layers and ours alone need not be studied; where none of their layers drops,
+# keeps statistics or writes in place, they need not be watched either.
 
 _LAYERS = (
     nn.Sequential,
@@ -404,7 +404,7 @@ _WATCHED = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase, nn.RR
 
 
 def is_chain(model: nn.Module) -> bool:
-    """Whether rows are on axis 0 everywhere, whatever the model is given: known layers, known order."""
+    """Whether a model is a chain of known layers, so that rows are on axis 0 everywhere."""
     for module in model.modules():
         kind = type(module)
         if isinstance(module, StochasticModule):
@@ -412,7 +412,7 @@ def is_chain(model: nn.Module) -> bool:
         activation = kind.__module__ == "torch.nn.modules.activation" and kind is not nn.MultiheadAttention
         flatten = isinstance(module, nn.Flatten) and module.start_dim >= 1
         layer = isinstance(module, _LAYERS) and kind.__module__.startswith("torch.nn.modules.")
-        # Networks of ours say so themselves.
+        # Networks of this library declare it.
         ours = kind.__module__.startswith("bayesdrop.") and getattr(kind, "keeps_rows", False)
         if not (activation or flatten or layer or ours) or _is_changed(module):
             return False
@@ -420,7 +420,7 @@ def is_chain(model: nn.Module) -> bool:
 
 
 def needs_no_watching(model: nn.Module) -> bool:
-    """Whether a pass can neither be random, but in our own layers, nor change anything."""
+    """Whether nothing in a pass is random except this library's layers, and the pass changes nothing."""
     if nn.modules.module._has_any_global_hook() or not is_chain(model):  # type: ignore[no-untyped-call]
         return False
     for module in model.modules():
@@ -433,7 +433,7 @@ def needs_no_watching(model: nn.Module) -> bool:
 
 
 def _is_changed(module: nn.Module) -> bool:
-    """Whether calling the module does more than its class says: hooks, a forward of its own, a compiler."""
+    """Whether calling the module does more than its class: hooks, its own `forward`, or a compiler."""
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
     return (
         not all(map(is_draws_hook, hooks))

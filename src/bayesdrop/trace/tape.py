@@ -1,8 +1,8 @@
-"""One pass of a model, written down as a tape: the operations that depend on noise, to be run again.
+"""A recorder and its tape: the operations of one pass that depend on noise, to be run again.
 
 What does not depend on noise is run once and becomes a constant; the rest can be run again for other draws,
-without the model and without repeating what comes before the first noise. A pass that cannot be replayed
-safely says why.
+without the model and without repeating what comes before the first noise. If a pass cannot be run again
+safely, the recorder says why.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["DoesNotFit", "Leaf", "Op", "Recorder", "Ref", "Tape", "memory_of"]
 
 
 class DoesNotFit(RuntimeError):
-    """A draw for which an operation gives another shape than in the pass that was recorded."""
+    """In some draw an operation gives another shape than in the recorded pass."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Leaf:
 
 @dataclass
 class Op:
-    """One call: `values[outputs] = func(*args, **kwargs)` with every `Ref` filled in."""
+    """One call: `values[outputs] = func(*args, **kwargs)` with every `Ref` replaced by its value."""
 
     func: Callable[..., Any]
     args: tuple[Any, ...]
@@ -78,7 +78,7 @@ class Op:
         return mapped(value, Ref, lambda ref: values[ref.index])
 
     def run(self, values: list[Any]) -> None:
-        """Fill in the values it needs, call, and store what comes back."""
+        """Call the function with the values it needs, and store its outputs among the values."""
         if self._flat:
             args: Any = [values[a.index] if type(a) is Ref else a for a in self.args]
             result = self.func(*args)
@@ -118,7 +118,7 @@ class Tape:
         self.schedule()
 
     def schedule(self) -> None:
-        """Note after which operation every value is used no more."""
+        """Find the last operation that uses each value, after which its memory is released."""
         last: dict[int, int] = {}
         for step, op in enumerate(self.ops):
             for index in (*op.refs, *op.outputs):
@@ -154,12 +154,12 @@ def _needed(ops: list[Op], output: int) -> list[Op]:
 
 
 class Recorder:
-    """Writes down what is done with the noise that a pass is given.
+    """Records what a pass does with its noise.
 
     Attributes:
-        broken: why the pass cannot be replayed; None if it can.
-        is_random: whether the output that was asked for depends on any noise.
-        put_back: memory that has other elements now than it had in the pass.
+        broken: why the pass cannot be run again; None if it can.
+        is_random: whether the output given to `tape` depends on any noise.
+        put_back: memory that was written to in the pass and put back since.
     """
 
     def __init__(self) -> None:
@@ -173,16 +173,16 @@ class Recorder:
         self._values: dict[int, int] = {}
         self._known: dict[int, Any] = {}
         self._constants: dict[int, tuple[Tensor, int]] = {}
-        # When a tensor became known, and when its memory was last written to behind its back.
+        # When each tensor became known, and when each memory was last written to without a step on the tape.
         self._stamps: dict[int, int] = {}
         self._written: dict[int, int] = {}
-        # Memory that somebody else may write to, unseen.
+        # Memory that code outside torch may write to unseen.
         self._escaped: set[int] = set()
         self._clock = 0
         self._precision = _precision()
 
     def tape(self, output: Tensor) -> Tape | None:
-        """The tape that ends in `output`; None if the pass cannot be replayed."""
+        """The tape that ends in `output`; None if the pass cannot be run again."""
         for tensor, version in self._constants.values():
             if _version(tensor) != version or (self.put_back and memory_of(tensor) in self.put_back):
                 self.stop("a tensor is changed in place after it was used")
@@ -200,7 +200,7 @@ class Recorder:
     # what the mode reports
 
     def leaf(self, tensor: Tensor, key: str, sample: Sampler) -> None:
-        """A noise was handed to the model."""
+        """Note a noise that the model got."""
         if id(tensor) in self._values:
             return
         self.leaves.append(Leaf(self.size, key, tuple(tensor.shape), sample, tensor.dtype, tensor.device))
@@ -208,25 +208,25 @@ class Recorder:
         self.size += 1
 
     def input(self, tensor: Tensor) -> int:
-        """A tensor that stands for any of its kind: the tape says what is done with it. Its number."""
+        """Note a tensor whose value the tape leaves open; returns its number."""
         self._register(tensor, self.size)
         self.size += 1
         return self.size - 1
 
     def constant(self, tensor: Tensor) -> None:
-        """A tensor that is there before the pass: a parameter, a buffer, an input."""
+        """Note a tensor that exists before the pass: a parameter, a buffer, an input."""
         self._known[id(tensor)] = tensor
 
     def constants(self, tensors: Iterable[Tensor]) -> None:
-        """Tensors that are there before the pass."""
+        """Note tensors that exist before the pass."""
         self._known.update((id(tensor), tensor) for tensor in tensors)
 
     def stop(self, reason: str) -> None:
-        """The pass cannot be replayed."""
+        """Note why the pass cannot be run again; the first reason counts."""
         self.broken = self.broken or reason
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one function of the model, and write it down if it depends on noise."""
+        """Run one function of the model, and record it if it depends on noise."""
         if self.broken is not None:
             return func(*args, **kwargs)
         tensors = tensors_in((args, kwargs))
@@ -254,7 +254,7 @@ class Recorder:
         return result
 
     def unchanged(self, target: Tensor) -> Tensor:
-        """What the tape may read in place of a tensor that is about to change: a copy if it is a constant."""
+        """What the tape may read instead of `target`, which is about to change: a copy of a constant."""
         if self.broken is not None or id(target) in self._values:
             return target
         copy = target.clone()
@@ -262,7 +262,7 @@ class Recorder:
         return copy
 
     def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
-        """`target` takes the elements of `value`. On the tape it is simply another value from now on."""
+        """Write the elements of `value` into `target`, which is from now on another value of the tape."""
         index = self._values.get(id(value))
         if self.broken is not None or index is None or target._is_view():
             written: Tensor = self.call(Tensor.copy_, (target, value), {})
@@ -271,7 +271,7 @@ class Recorder:
         self._moved_on(target, index)
         return target
 
-    # writing down
+    # recording
 
     def _write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Any:
         name = getattr(func, "__name__", "")
@@ -329,13 +329,13 @@ class Recorder:
             self._register(tensor, index)
 
     def _copied(self, target: Tensor) -> None:
-        """A constant is about to be changed in place: every draw changes a copy of its own."""
+        """Record a copy of a constant that is about to change in place, so that each draw changes a copy."""
         index = self.size
         self.ops.append(Op(torch.clone, (target.clone(),), {}, (index,), (tuple(target.shape),)))
         self.size += 1
         self._moved_on(target, index)
 
-    # changes in place that the tape does not repeat: the tensor is another value afterwards
+    # changes in place that the tape does not repeat: after them the tensor is another value
 
     def _may_move_on(self, target: Tensor, tensors: list[Tensor]) -> bool:
         same = all(tensor.dtype == target.dtype or not tensor.is_floating_point() for tensor in tensors)
@@ -351,7 +351,7 @@ class Recorder:
             self.stop("noise is written into a tensor that has other views")
 
     def _check_constant(self, target: Tensor) -> None:
-        """`target` is about to change; `x.data`, which shares memory with x, has a version of its own."""
+        """Stop if `target`, about to change, shares memory with a constant, as `x.data` does unseen."""
         memory = memory_of(target)
         if any(memory_of(tensor) == memory for tensor, _ in self._constants.values()):
             self.stop("a tensor is changed in place after it was used")
@@ -372,7 +372,7 @@ class Recorder:
         self._stamps.pop(key, None)
 
     def _template(self, value: Any) -> Any:
-        """Arguments as the tape has them: what depends on noise by its number."""
+        """The arguments as the tape stores them: a `Ref` for every tensor that depends on noise."""
         return mapped(value, Tensor | slice, self._part)
 
     def _part(self, value: Tensor | slice) -> Any:
@@ -405,7 +405,7 @@ def _precision() -> tuple[bool, bool]:
 def _pure(
     name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
-    """The same function not in place, where there is one that needs nothing else."""
+    """The same call not in place; None if there is no such function."""
     at = TABLE[name].inplace if name in TABLE else None
     if at is not None:
         kept = args[:at] if len(args) > at else args
@@ -429,8 +429,8 @@ def _set_item(target: Tensor, *rest: Any) -> Tensor:
 
 
 def memory_of(tensor: Tensor) -> int:
-    """Where the elements of a tensor are: the same for all views of one memory."""
+    """The address of a tensor's memory, the same for all its views."""
     try:
         return tensor.untyped_storage().data_ptr()
     except RuntimeError:
-        return id(tensor)  # sparse tensors have no storage of their own
+        return id(tensor)  # sparse tensors have no storage

@@ -1,4 +1,4 @@
-"""Variational autoencoders for any encoder, decoder and likelihood; semi-implicit posteriors of masks."""
+"""Variational autoencoders for any encoder, decoder and likelihood; posteriors mixed over masks."""
 
 from bayesdrop.vae.autoencoder import VAE
 from bayesdrop.vae.bound import BoundTerms

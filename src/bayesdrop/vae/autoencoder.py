@@ -38,7 +38,7 @@ _TOGETHER = 50
 
 
 def evaluated(method: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """A method that runs without gradients and with the model in eval mode; flags are put back."""
+    """A decorator: the method runs without gradients and with the model in eval mode; flags are restored."""
 
     @wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> Tensor:
@@ -51,7 +51,7 @@ def evaluated(method: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
 
 class Drawn(NamedTuple):
-    """Codes of the posterior, and what is known of its density there."""
+    """Codes of the posterior, and its density there."""
 
     z: Tensor  #: (S, N, L)
     log_q: Tensor  #: (S, N) log q(z | x), without the constant of all Gaussians
@@ -62,17 +62,17 @@ class VAE(nn.Module):
 
         log p(x) >= E_q(z | x) [ log p(x | z) ] - KL(q(z | x) || p(z)),    q = N(mean(x), diag exp s(x))
 
-    The encoder may hold any noise of this library; with `LearnableDropout` or `LearnableNoise` in it, the
-    gradient of `bound(x).loss` in the rates is the unbiased one of two passes. In `eval()` it has none.
-    Where noise should be a part of the posterior, use `SIVAE`.
+    The encoder may contain any noise of this library; with `LearnableDropout` or `LearnableNoise`, the
+    gradient of `bound(x).loss` in the rates is estimated without bias from two passes. In `eval()` there is
+    no noise. Where noise should be a part of the posterior, use `SIVAE`.
 
     Args:
-        encoder: (N, ...) -> (N, 2 L), means and log-variances; with a flow (N, 3 L), a context besides.
+        encoder: (N, ...) -> (N, 2 L), means and log-variances; with a flow (N, 3 L), also a context.
         decoder: (n, L) -> outputs (n, ...) of the likelihood.
         likelihood: of a row given the decoder's output, as `Bernoulli()`, `Gaussian()`, `Multinomial()`.
         latent: L, numbers of a code.
         prior: p(z); the standard normal if None.
-        flow: bends the codes, see `IAF`.
+        flow: transforms the codes, see `IAF`.
         estimator: of the gradient in rates of learned masks, see `arm_loss`.
 
     Reference: Kingma & Welling (2014); Boluki et al. (2020), Eq. 4.
@@ -124,11 +124,11 @@ class VAE(nn.Module):
         """The terms of the negative bound, by one code a row (K of them in a `SIVAE`).
 
         Args:
-            x: (N, ...) what is encoded.
-            target: (N, ...) what is explained; x itself if None.
+            x: (N, ...) rows to encode.
+            target: (N, ...) rows to reconstruct; x itself if None.
             beta: weight of the divergence.
 
-        In `train()` mode, `loss.backward()` gives all gradients. Noise of the encoder is that of the mode.
+        In `train()` mode, `loss.backward()` gives all gradients. The encoder's noise depends on the mode.
         """
         target = self._checked(x, target)
         beta = checked_beta(type(self).__name__, beta)
@@ -140,7 +140,7 @@ class VAE(nn.Module):
             terms.append((nll, divergence))
             return nll + beta * divergence
 
-        # Passes after the first serve the gradient of learned masks alone.
+        # Passes after the first are only for the gradient of learned masks.
         loss = arm_loss(self, losses, estimator=self.estimator)
         nll, divergence = terms[0]
         return BoundTerms(nll.mean(), divergence.mean(), loss)
@@ -185,7 +185,7 @@ class VAE(nn.Module):
         return mean, log_variance, context[0] if context else None
 
     def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What a prior is given: the encoder without noise of the posterior's."""
+        """Means and log-variances for the prior: of the encoder without the noise of the posterior."""
         mean, log_variance, _ = self._split(self.encoder(x), x)
         return mean, log_variance
 
@@ -216,8 +216,8 @@ class VAE(nn.Module):
 
         Args:
             x: (N, ...).
-            target: what is explained; x itself if None.
-            num_samples: how often it is estimated; the mean is given.
+            target: rows to reconstruct; x itself if None.
+            num_samples: number of estimates, of which the mean is returned.
             seed: of codes and masks.
             batch_size: rows at a time.
         """
@@ -248,14 +248,13 @@ class VAE(nn.Module):
 
             log (1/S) sum_s p(x | z_s) p(z_s) / q(z_s | x),    z_s ~ q(z | x)
 
-        The mean inside the log is unbiased, so that the log is too low on average, and by less the larger S:
-        what `lower_bound` is to be compared with. Where the posterior is a mixture over masks, codes come in
-        groups of 50 masks with a code of each, and q is the mixture of the group: its estimate is unbiased
-        whatever masks were drawn.
+        The mean inside the log is unbiased, so that the log is too low on average, by less the larger S:
+        compare it with `lower_bound`. Where the posterior is a mixture over masks, codes come in groups of 50
+        masks with one code each, and q is the mixture of the group: the mean stays unbiased.
 
         Args:
             x: (N, ...).
-            target: what is explained; x itself if None.
+            target: rows to reconstruct; x itself if None.
             num_importance: S.
             seed: of codes and masks.
             batch_size: rows at a time.
@@ -311,8 +310,8 @@ class VAE(nn.Module):
         """New rows: codes of the prior, decoded.
 
         Args:
-            num_rows: how many.
-            mean: the mean of a row given its code, instead of a row.
+            num_rows: how many rows.
+            mean: return the mean of each row given its code, instead of a sample of it.
             seed: of codes and rows.
         """
         owner = f"{type(self).__name__}.sample"
@@ -339,7 +338,7 @@ class VAE(nn.Module):
     def _batches(
         self, method: str, x: Tensor, target: Tensor | None, seed: int, batch_size: int
     ) -> Iterator[tuple[Tensor, Tensor, torch.Generator]]:
-        """Rows, what they explain, and a generator of the batch's own."""
+        """For every batch its rows, its targets and a generator."""
         owner = f"{type(self).__name__}.{method}"
         goal = self._checked(x, target)
         batch_size = whole_number(owner, "batch_size", batch_size, at_least=1)
@@ -350,7 +349,7 @@ class VAE(nn.Module):
             yield x[rows], goal[rows], generator
 
     def _checked(self, x: Tensor, target: Tensor | None) -> Tensor:
-        """The target; an error for what is no batch."""
+        """The target, x itself if None; raise if x is not a batch of rows."""
         owner = type(self).__name__
         must_be_tensor(owner, "x", x)
         if x.dim() < 2 or not x.numel():
@@ -364,7 +363,7 @@ class VAE(nn.Module):
         return target
 
     def _normal(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
-        """Standard normal numbers, in the decoder's precision and where it is."""
+        """Standard normal numbers, in the decoder's precision and on its device."""
         like = next((p for p in self.decoder.parameters() if p.is_floating_point()), torch.zeros(()))
         if generator is None:
             return torch.randn(shape, dtype=like.dtype, device=like.device)

@@ -12,7 +12,7 @@ __all__ = ["BoundTerms", "checked_beta"]
 
 
 def checked_beta(owner: str, beta: float) -> float:
-    """The weight of the divergence, of which the product is finite in single precision."""
+    """The weight of the divergence; raise unless products with it are finite in single precision."""
     return real_number(owner, "beta", beta, "a number from 0 to 1e15", at_least=0, at_most=1e15)
 
 
@@ -25,10 +25,10 @@ class BoundTerms(NamedTuple):
 
     @property
     def nll(self) -> Tensor:
-        """The reconstruction, under the name that `fit` keeps a history of."""
+        """The reconstruction, under the name that `fit` records in its history."""
         return self.reconstruction
 
     @property
     def kl(self) -> Tensor:
-        """The divergence, under the name that `fit` keeps a history of."""
+        """The divergence, under the name that `fit` records in its history."""
         return self.divergence

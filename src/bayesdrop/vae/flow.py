@@ -1,4 +1,4 @@
-"""Inverse autoregressive flows: codes that are bent, with a volume that is known."""
+"""Inverse autoregressive flows: invertible transformations of codes with a known Jacobian."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class AutoregressiveNetwork(nn.Module):
 
     Args:
         size: L, coordinates of a code and of the context.
-        hidden: width of the network; L at the least.
-        generator: of first weights.
+        hidden: width of the network, at least L.
+        generator: of the initial weights.
 
     Reference: Germain, Gregor, Murray & Larochelle (2015).
     """
@@ -39,7 +39,7 @@ class AutoregressiveNetwork(nn.Module):
         self.second = weights(2 * size, hidden, 0.1 * spread)
         self.first_bias = nn.Parameter(torch.zeros(hidden))
         self.second_bias = nn.Parameter(torch.zeros(2 * size))
-        # A hidden unit of degree d sees coordinates 0 .. d; coordinate i is made of units of degree below i.
+        # A hidden unit of degree d depends on coordinates 0 .. d; coordinate i on units of degree below i.
         degree = torch.arange(hidden) % size
         place = torch.arange(size)
         self.register_buffer("lower", (place <= degree.unsqueeze(1)).float(), persistent=False)
@@ -53,7 +53,7 @@ class AutoregressiveNetwork(nn.Module):
 
 
 def flown(z: Tensor, context: Tensor, steps: Iterable[nn.Module]) -> tuple[Tensor, Tensor]:
-    """The bent code, and log |dz / dz_0|.
+    """The transformed code z, and log |dz / dz_0|.
 
         z <- g z + (1 - g) m,    g = sigmoid(s + 1),    (m, s) of coordinate i from those before i
 
@@ -84,9 +84,9 @@ class IAF(nn.Module):
 
     Args:
         latent: L.
-        hidden: width of the networks; L at the least.
-        num_steps: how often codes are bent.
-        seed: of first weights.
+        hidden: width of the networks, at least L.
+        num_steps: number of transformations.
+        seed: of the initial weights.
 
     Reference: Kingma et al. (2016); a row of Boluki et al. (2020), table 2.
     """

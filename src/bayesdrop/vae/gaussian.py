@@ -1,7 +1,6 @@
-"""Gaussian codes: how they are drawn, their densities, and divergences from a prior.
+"""Gaussian codes: sampling, densities, and divergences from a prior.
 
-Every log-density of this package leaves out -(L / 2) log 2 pi: only differences of them are ever used, and it
-is in all of them.
+All log-densities of this package leave out -(L / 2) log 2 pi, as only their differences are used.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def log_density(noise: Tensor, log_variance: Tensor) -> Tensor:
 
 
 def mixture_log_density(z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
-    """log (1/K) sum_j N(z; mean_j, exp(log_variance_j)), every row with Gaussians of its own.
+    """log (1/K) sum_j N(z; mean_j, exp(log_variance_j)), with other Gaussians for every row.
 
     Args:
         z: (S, N, L) codes.
@@ -54,7 +53,7 @@ def mixture_log_density(z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor
         log_variance: (K, N, L).
 
     Returns: (S, N).
-    Reference: Boluki et al. (2020), Eq. 6: the density of K masks, of which one is the code's own.
+    Reference: Boluki et al. (2020), Eq. 6: the density of K masks, one of which is that of the code.
     """
     precision = (-log_variance).exp()
     logs = [-0.5 * ((one - mean).square() * precision + log_variance).sum(-1) for one in z]
@@ -62,7 +61,7 @@ def mixture_log_density(z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor
 
 
 def shared_mixture_log_density(z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
-    """log (1/C) sum_c N(z; mean_c, exp(log_variance_c)), all rows with the same Gaussians.
+    """log (1/C) sum_c N(z; mean_c, exp(log_variance_c)), with the same Gaussians for all rows.
 
     Args:
         z: (N, L) codes.

@@ -12,12 +12,11 @@ __all__ = ["NegativeBound"]
 
 
 class NegativeBound(nn.Module):
-    """What `fit` minimises for a `VAE` or `SIVAE`: `model.bound(x, y, beta=beta).loss`.
+    """The objective of `fit` for a `VAE` or `SIVAE`: `model.bound(x, y, beta=beta).loss`.
 
         fit(model, (x, x), NegativeBound(), epochs=20)
 
-    The second of the pair is what is explained: the input itself, or what a denoising model should make of
-    it.
+    The second of the pair is to be reconstructed: the input itself, or for a denoising model the clean input.
 
     Args:
         beta: weight of the divergence. May be changed between epochs, in a callback.

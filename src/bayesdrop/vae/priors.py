@@ -18,7 +18,7 @@ Encode = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Prior(nn.Module):
-    """p(z). What it needs of the model, the encoder, it is given in every call."""
+    """p(z). The model's encoder is passed to every call, for priors that need it."""
 
     @abstractmethod
     def log_density(self, z: Tensor, encode: Encode) -> Tensor:
@@ -31,7 +31,7 @@ class Prior(nn.Module):
 
     @abstractmethod
     def sample(self, noise: Tensor, encode: Encode, generator: torch.Generator) -> Tensor:
-        """Codes (n, L), from standard normal noise of that shape and what else must be drawn."""
+        """Codes (n, L), from standard normal noise of that shape and numbers of the generator."""
 
 
 class StandardNormal(Prior):
@@ -53,8 +53,8 @@ class VampPrior(Prior):
 
     Args:
         inputs: (C, ...) where the inputs u_c start, as C rows of the training data.
-        low: they are not below it; None for no bound.
-        high: nor above it.
+        low: lower bound of the inputs; None for no bound.
+        high: upper bound of the inputs; None for no bound.
 
     Reference: Tomczak & Welling (2018); a row of Boluki et al. (2020), table 2.
     """
@@ -86,7 +86,7 @@ class VampPrior(Prior):
         return flat.reshape(z.shape[:-1])
 
     def sample(self, noise: Tensor, encode: Encode, generator: torch.Generator) -> Tensor:
-        """A code of one of the inputs each."""
+        """Codes, each of the posterior of a random input."""
         mean, log_variance = encode(self.inputs)
         chosen = torch.randint(len(mean), (len(noise),), generator=generator).to(mean.device)
         return drawn_code(mean[chosen], log_variance[chosen], noise)

@@ -1,4 +1,4 @@
-"""SIVAE: an autoencoder whose posterior is a mixture over masks of what is encoded."""
+"""SIVAE: an autoencoder whose posterior is a mixture over masks of its input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS = ("learnable", "concrete", "gaussian", "fixed")
 
 
 class InputNoise(nn.Module):
-    """Noise of every number of a row, whatever the row's shape.
+    """Noise on every number of a row, whatever the shape of a row.
 
     Args:
         noise: of as many units as a row has numbers.
@@ -51,34 +51,34 @@ class SIVAE(VAE):
 
         q(z | x) = E_m q(z | x, m),    q(z | x, m) = N(mean(m x), diag exp s(m x))
 
-    The density of such a mixture over all masks is not known; that of K of them is, and gives a bound that
-    grows with K to the one of q itself. K masks of a row give K Gaussians q_j, and each code z_k ~ q_k is
-    judged by all of them:
+    The density of the mixture over all masks is not known; that of K masks is, and gives a bound that grows
+    with K to the bound of q itself. K masks of a row give K Gaussians q_j, and the density of each code
+    z_k ~ q_k is that of their mixture h:
 
         loss = mean over k of   -log p(x | z_k) + beta (log h(z_k) - log p(z_k)),    h = (1 / K) sum_j q_j
 
-    The rates of the masks, one for every input, are learned along with the weights, from that same bound.
+    The rates of the masks, one for every input, are learned along with the weights, from the same bound.
     "learnable": hard masks; the gradient is unbiased, by two passes with mirrored masks and all other
     noise in common (DisARM or another `estimator`). "concrete": relaxed masks. "gaussian": inputs times
-    N(1, a), a learned; rates are then p = a / (1 + a). "fixed": masks of a rate that stays. Masks are a part
-    of the posterior, and are drawn in `eval()` too.
+    N(1, a), a learned; rates are then p = a / (1 + a). "fixed": masks of a fixed rate. Masks are a part of
+    the posterior, and are drawn in `eval()` too.
 
     Args:
-        encoder: (N, ...) -> (N, 2 L), means and log-variances. Its own noise, if any, mixes too.
+        encoder: (N, ...) -> (N, 2 L), means and log-variances. Its noise, if any, is part of the mixture.
         decoder: (n, L) -> outputs (n, ...) of the likelihood.
         likelihood: of a row given the decoder's output, as `Bernoulli()`, `Gaussian()`, `Multinomial()`.
         latent: L, numbers of a code.
-        num_inputs: numbers of a row that are masked; None only with noise=None, or noise of one's own.
+        num_inputs: how many numbers a row has; needed if `noise` is a name.
         num_masks: K.
         noise: "learnable", "concrete", "gaussian" or "fixed"; a layer of `bayesdrop.layers`, as
-            `LearnableNoise(784)`; or None for what noise the encoder has itself.
+            `LearnableNoise(784)`; or None for the noise of the encoder alone.
         p: where the rates start.
         temperature: of "concrete".
         prior: p(z); the standard normal if None.
         estimator: of the gradient in rates of "learnable" masks, see `arm_loss`.
 
     Reference: Boluki et al. (2020), section 2.3, Eqs 5 and 6 (the text's beta is on log h - log p); Yin &
-    Zhou (2018). Their V is our K - 1; the bound is averaged over which of the K masks is the code's own.
+    Zhou (2018). Their V is our K - 1; the bound is averaged over which of the K masks is that of the code.
     """
 
     def __init__(
@@ -126,12 +126,12 @@ class SIVAE(VAE):
         self.num_masks = num_masks
         # One module, so that one draw holds the noise of both parts.
         self.noisy_encoder = encoder if noise is None else nn.Sequential(InputNoise(noise), encoder)
-        # In a tuple, it is no second part of the model.
+        # In a tuple, so that it is not registered as a second child.
         self._input_noise = (noise,)
 
     @property
     def input_rates(self) -> Tensor | None:
-        """(D,) chance of dropping every input, or () for all; None where the encoder has noise of its own."""
+        """(D,) chance of dropping each input, or () for all; None if there is no noise on the inputs."""
         noise = self._input_noise[0]
         return None if noise is None else noise.p.detach()
 
@@ -175,10 +175,10 @@ class SIVAE(VAE):
         Args:
             x: (N, ...).
             count: K.
-            seed: of the masks; None for fresh ones of torch's generator, in training.
+            seed: of the masks; None for fresh ones from torch's generator, in training.
         """
         if seed is None:
-            # Pass by pass and not K N rows at once: so a learned mask belongs to the loss of its own row.
+            # K passes, and not one of K N rows: each learned mask then has the loss of its row.
             codes = [self._split(self.noisy_encoder(x), x) for _ in range(count)]
             return torch.stack([code[0] for code in codes]), torch.stack([code[1] for code in codes])
         many = x.expand(count, *x.shape).flatten(0, 1)

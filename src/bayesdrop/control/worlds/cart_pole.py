@@ -23,7 +23,7 @@ from bayesdrop.errors import is_one_of, must, real_number, whole_number
 
 __all__ = ["LARGEST_FORCE", "REWARD_WIDTH", "CartPoleSwingUp", "CartPoleSwingUpVector"]
 
-LARGEST_FORCE = 10.0  #: in newtons, either way
+LARGEST_FORCE = 10.0  #: in newtons, of either sign
 REWARD_WIDTH = 0.25  #: metres at which the reward has fallen to exp(-1/2)
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -52,14 +52,14 @@ class _CartPoles:
         self.integrator: Integrator = integrator
 
     def start(self, generator: np.random.Generator) -> tuple[Array, Array]:
-        """A cart near rest with its pole near hanging, and what is seen of it. Shapes (4,)."""
+        """A state near rest with a pole that nearly hangs, and its observation. Shapes (4,)."""
         state = self.start_std * generator.standard_normal(4)
         return state, state + self.noise_std * generator.standard_normal(4)
 
     def step(
         self, states: Array, actions: Array, generators: Sequence[np.random.Generator]
     ) -> tuple[Array, Array, Array]:
-        """States (n, 4) after forces (n, 1), what is seen of them, and the rewards (n,)."""
+        """States (n, 4) after forces (n, 1), their observations, and the rewards (n,)."""
         forces = np.clip(actions[:, 0], -LARGEST_FORCE, LARGEST_FORCE)
         states = cart_pole_step(states, forces, pole_length=self.pole_length, integrator=self.integrator)
         seen = states + self.noise_std * np.stack([each.standard_normal(4) for each in generators])
@@ -67,7 +67,7 @@ class _CartPoles:
         return states, seen, np.exp(-0.5 * (distance / REWARD_WIDTH) ** 2)
 
     def checked(self, actions: Any, shape: tuple[int, ...]) -> Array:
-        """Forces as an array of a shape, all finite."""
+        """Forces as an array; raise unless it has the shape and is finite."""
         found = np.asarray(actions, dtype=np.float64)
         if found.shape != shape:
             raise ValueError(must(f"{self.owner}.step", "action", f"of shape {shape}", found.shape))
@@ -77,17 +77,17 @@ class _CartPoles:
 
 
 class CartPoleSwingUp(gymnasium.Env[Array, Array]):
-    """A pole hangs from a cart; pushing the cart, swing it up and keep it there.
+    """A pole hangs from a cart; swing it up by pushing the cart, and keep it upright.
 
     The state is [x, x', theta, theta'], theta = 0 hanging down; an action is a force from -10 to 10 newtons,
-    held for 0.1 s. What is seen is the state with Gaussian noise. The reward of a step is
-    exp(-d^2 / (2 0.25^2)), d being the distance of the pole's tip from upright at x = 0, of the state after
-    the step. No policy is known that reaches more than about 16.7 over 25 steps with a pole of 0.6 m.
+    held for 0.1 s. An observation is the state with Gaussian noise. The reward of a step is
+    exp(-d^2 / (2 0.25^2)), where d is the distance of the pole's tip after the step from its place when
+    upright at x = 0. No policy is known that reaches more than about 16.7 over 25 steps with a pole of 0.6 m.
 
     Args:
-        pole_length: 0.6 m, as most programs have it; PILCO's own has 0.5.
-        noise_std: of what is seen.
-        start_std: of every part of the state at the start, around hanging at rest.
+        pole_length: 0.6 m in most programs; 0.5 in PILCO's own.
+        noise_std: standard deviation of the noise of an observation.
+        start_std: standard deviation of every part of the first state, around hanging at rest.
         horizon: steps of an episode.
         integrator: "rk4", or "euler" for the single Euler step of many published programs.
         render_mode: "rgb_array", or None.
@@ -128,8 +128,8 @@ class CartPoleSwingUp(gymnasium.Env[Array, Array]):
         """Start an episode; `options={"state": ...}` starts it from a state of (4,) instead of a random one.
 
         Args:
-            seed: of all that is random from here on.
-            options: see above.
+            seed: of all random numbers from here on.
+            options: may have a "state".
         """
         super().reset(seed=seed)
         self.state, seen = self.carts.start(self.np_random)
@@ -144,7 +144,7 @@ class CartPoleSwingUp(gymnasium.Env[Array, Array]):
         return seen, {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Hold a force, clipped to 10 newtons either way, for 0.1 s."""
+        """Apply a force, clipped to between -10 and 10 newtons, for 0.1 s."""
         force = self.carts.checked(action, (1,))
         states, seen, rewards = self.carts.step(self.state[None], force[None], [self.np_random])
         self.state = states[0]
@@ -152,20 +152,25 @@ class CartPoleSwingUp(gymnasium.Env[Array, Array]):
         return seen[0], float(rewards[0]), False, self._steps >= self.carts.horizon, {}
 
     def render(self) -> np.ndarray[Any, Any] | None:
-        """The picture of the state as it is, (200, 320, 3) bytes; None without a `render_mode`."""
+        """A picture of the present state, (200, 320, 3) bytes; None without a `render_mode`."""
         if self.render_mode is None:
             return None
         return cart_pole_picture(self.state, pole_length=self.carts.pole_length)
 
 
 class CartPoleSwingUpVector(VectorEnv[Array, Array, Array]):
-    """Many `CartPoleSwingUp` worlds, stepped at once; number i has the random numbers of seed + i.
+    """Many `CartPoleSwingUp` worlds, stepped at once; world i has the random numbers of seed + i.
 
-    An episode that is over starts anew at the next step, whose action is not used (Gymnasium's "next step").
+    A world whose episode is over resets at the next step, whose action is not used (Gymnasium's "next step").
 
     Args:
         num_envs: how many worlds.
-        settings: as those of `CartPoleSwingUp`.
+        pole_length: as in `CartPoleSwingUp`.
+        noise_std: as in `CartPoleSwingUp`.
+        start_std: as in `CartPoleSwingUp`.
+        horizon: as in `CartPoleSwingUp`.
+        integrator: as in `CartPoleSwingUp`.
+        render_mode: as in `CartPoleSwingUp`.
     """
 
     metadata = {  # noqa: RUF012
@@ -211,8 +216,8 @@ class CartPoleSwingUpVector(VectorEnv[Array, Array, Array]):
         """Start all episodes.
 
         Args:
-            seed: one number, of which the worlds have seed, seed + 1, ..., or one for each of them.
-            options: none are known.
+            seed: one number, for worlds with seeds seed, seed + 1, ..., or one for each of them.
+            options: not used.
         """
         seeds = [seed] * self.num_envs if seed is None else seed
         if isinstance(seeds, int | np.integer):
@@ -228,7 +233,7 @@ class CartPoleSwingUpVector(VectorEnv[Array, Array, Array]):
     def step(
         self, actions: Array
     ) -> tuple[Array, Array, np.ndarray[Any, Any], np.ndarray[Any, Any], dict[str, Any]]:
-        """Hold a force (n, 1) in every world for 0.1 s; worlds whose episode is over start anew instead."""
+        """Apply a force (n, 1) in every world for 0.1 s; worlds whose episode is over reset instead."""
         forces = self.carts.checked(actions, (self.num_envs, 1))
         runs = ~self._over
         seen, rewards = np.empty((self.num_envs, 4)), np.zeros(self.num_envs)
@@ -249,7 +254,7 @@ class CartPoleSwingUpVector(VectorEnv[Array, Array, Array]):
         return tuple(cart_pole_picture(state, pole_length=self.carts.pole_length) for state in self.states)
 
     def _started(self, which: np.ndarray[Any, Any], seen: Array) -> Array:
-        """Some worlds anew; what is seen of them is written into `seen`."""
+        """Reset some worlds and write their observations into `seen`."""
         for place in np.flatnonzero(which):
             self.states[place], seen[place] = self.carts.start(self._generators[place])
         self._steps[which] = 0

@@ -80,7 +80,7 @@ def cart_pole_step(
         pole_length: in metres.
         friction: between cart and ground.
         integrator: "rk4" takes `substeps` steps of Runge and Kutta; "euler" takes one Euler step, as most
-            published programs do, which is another world: energy is not kept.
+            published programs do, which is another world: energy is not conserved.
         seconds: how long the force is held.
         substeps: of "rk4".
 
@@ -111,12 +111,12 @@ def cart_pole_distance(state: Array, *, pole_length: float) -> Array:
 
 
 def cart_pole_reward(state: Tensor, *, pole_length: float = 0.6, width: float = 0.25) -> Tensor:
-    """exp(-d^2 / (2 width^2)), d the distance of `cart_pole_distance`, with gradients.
+    """The reward of states, exp(-d^2 / (2 width^2)), d being `cart_pole_distance`; it has gradients.
 
     Args:
         state: (..., 4).
         pole_length: in metres.
-        width: 0.25 in the papers; a wider one is felt from further away.
+        width: 0.25 in the papers; a larger one has a gradient further from the goal.
 
     Shape: (..., 4) -> (...). From 0 to 1.
     """

@@ -19,7 +19,7 @@ Image = np.ndarray[Any, np.dtype[np.uint8]]
 def cart_pole_picture(
     state: np.ndarray[Any, Any], *, pole_length: float, width: int = 320, height: int = 200
 ) -> Image:
-    """The cart (blue), the pole (orange), and where its tip should be (a grey ring).
+    """A picture of the cart (blue), the pole (orange), and the goal of its tip (a grey ring).
 
     Args:
         state: (4,).
@@ -45,7 +45,7 @@ def cart_pole_picture(
     )
     picture = np.broadcast_to(_WHITE, (height, width, 3))
     for outside, color in parts:
-        # Half a pixel on either side of an edge is blended.
+        # Edges are blended over a pixel, so that they look smooth.
         cover = np.clip(0.5 - outside * scale, 0, 1)[..., None]
         picture = picture * (1 - cover) + color * cover
     return picture.round().astype(np.uint8)

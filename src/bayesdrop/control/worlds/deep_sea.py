@@ -34,7 +34,7 @@ class DeepSeaVector(ManyWorlds):
         depth: as in `DeepSea`.
         randomised: as in `DeepSea`.
         mapping_seed: of the first world; the others have the seeds that follow.
-        autoreset: "next-step" or "same-step": when a world that has ended begins anew.
+        autoreset: "next-step" or "same-step": when a world that has ended resets.
         render_mode: "rgb_array" or None.
     """
 
@@ -62,12 +62,12 @@ class DeepSeaVector(ManyWorlds):
         self._worlds = np.arange(self.num_envs)
 
     def begin(self, places: Sequence[int], generators: list[np.random.Generator] | None) -> None:
-        """Begin some worlds anew; nothing in them is random."""
+        """Reset some worlds; nothing in them is random."""
         self.row[list(places)] = self.column[list(places)] = 0
 
     def advance(self, actions: Actions) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """One row down: rewards, terminated at the bottom, never truncated."""
-        # A world that has ended is begun anew by whoever steps it; until then it stays at the bottom.
+        """Move one row down; rewards, terminated (at the bottom), truncated (never)."""
+        # A world that has ended stays at the bottom until the caller resets it.
         row = np.minimum(self.row, self.depth - 1)
         right = actions == self.rights[self._worlds, row, self.column]
         treasure = right & (self.column == self.depth - 1)
@@ -77,7 +77,7 @@ class DeepSeaVector(ManyWorlds):
         return rewards, self.row == self.depth, np.zeros(self.num_envs, np.bool_)
 
     def observations(self) -> Observations:
-        """(W, N^2) one for the cell where the diver is, zeros at the bottom."""
+        """(W, N^2) 1 for the cell of the diver, 0 for all others; all 0 at the bottom."""
         seen = np.zeros((self.num_envs, self.depth, self.depth), np.float32)
         swimming = np.flatnonzero(self.row < self.depth)
         seen[swimming, self.row[swimming], self.column[swimming]] = 1
@@ -100,13 +100,13 @@ class DeepSeaVector(ManyWorlds):
 class DeepSea(gymnasium.Env[Observations, np.int64]):
     """A diver starts in the top left of N x N cells and sinks one row a step, left or right by choice.
 
-    A step right costs 0.01 / N; only who goes right N times finds the treasure in the far corner, worth 1.
-    The best return is 0.99, that of never going right 0, and random actions find it once in 2^N episodes.
+    A step right costs 0.01 / N; only N steps right lead to the treasure in the far corner, worth 1. The best
+    return is 0.99, never going right gives 0, and random actions find the treasure once in 2^N episodes.
 
     Args:
         depth: N.
-        randomised: which action is "right" differs from cell to cell, so that no network finds it by
-            treating all cells alike; action 1 everywhere if False.
+        randomised: the action that moves right differs from cell to cell, so that a network cannot find the
+            treasure by treating all cells alike; if False, it is action 1 everywhere.
         mapping_seed: of that choice, which stays the same over episodes.
         render_mode: "rgb_array", or None for no pictures.
 
@@ -138,13 +138,13 @@ class DeepSea(gymnasium.Env[Observations, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, Infos]:
-        """Back to the top left."""
+        """Go back to the top left."""
         super().reset(seed=seed)
         self._worlds.begin([0], None)
         return self._worlds.observations()[0], {}
 
     def step(self, action: np.int64) -> tuple[Observations, float, bool, bool, Infos]:
-        """One row down: observation, reward, terminated, truncated, info."""
+        """Move one row down; observation, reward, terminated, truncated, info."""
         chosen = chosen_actions("DeepSea", np.asarray(action).reshape(-1), 1, 2)
         rewards, terminated, _ = self._worlds.advance(chosen)
         return self._worlds.observations()[0], float(rewards[0]), bool(terminated[0]), False, {}

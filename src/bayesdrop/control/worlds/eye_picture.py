@@ -23,14 +23,14 @@ __all__ = ["draw_plane"]
 Picture = NDArray[np.uint8]
 
 _PAPER, _INK = (255, 255, 255), (40, 40, 40)
-# What eyes see has the colour of its kind; of Okabe and Ito's colours, and grey for nothing.
+# A colour of Okabe and Ito for each kind of thing that an eye sees, and grey for nothing.
 _FOOD, _POISON, _NOTHING, _AGENT = (0, 158, 115), (213, 94, 0), (190, 190, 190), (0, 114, 178)
 
 
 def draw_plane(plane: Plane, place: int = 0) -> Picture:
     """World `place` as a picture (500, 700, 3): walls dark, food green, poison orange, the agent blue.
 
-    Every eye's ray ends where it meets something and has the colour of that: dark for a wall.
+    The ray of every eye ends at what it sees and has the colour of that.
     """
     picture: Picture = np.full((HEIGHT, WIDTH, 3), _PAPER, np.uint8)
     for x, y, other_x, other_y in WALLS:
@@ -63,7 +63,7 @@ def _line(
     color: tuple[int, int, int],
     thick: int = 1,
 ) -> None:
-    """Two points a pixel, so that no pixel of the line is left out; what is outside is not drawn."""
+    """Draw a line by two points a pixel, so that no pixel is left out; parts outside are not drawn."""
     count = int(2 * max(abs(other_x - x), abs(other_y - y))) + 2
     columns = np.rint(np.linspace(x, other_x, count)).astype(int)
     rows = np.rint(np.linspace(y, other_y, count)).astype(int)

@@ -21,28 +21,28 @@ _SIGHT = 3 * len(EYES)
 
 
 class _Memory:
-    """What the agent is shown: what its eyes see now, and what they saw, and it did, in the last k ticks.
+    """Observations: what the eyes see now, and what they saw and the agent did in the last k ticks.
 
-    A tick of memory is 27 numbers of the eyes and five of the action, 27 for the one that was taken and 0
-    for the others. Before the first tick there was nothing: zeros.
+    A tick of memory has 27 numbers of the eyes and five of the action, 27 for the one that was taken and 0
+    for the others. Ticks before the first one are zeros.
     """
 
     def __init__(self, worlds: int, window: int) -> None:
         self.past = np.zeros((worlds, window, _SIGHT + len(ACTIONS)), np.float32)
 
     def forget(self, places: Sequence[int]) -> None:
-        """Some worlds begin anew."""
+        """Clear the memory of some worlds, which were reset."""
         self.past[list(places)] = 0
 
     def add(self, seen: Observations, actions: Actions) -> None:
-        """One more tick."""
+        """Store one more tick."""
         if self.past.shape[1]:
             self.past[:, 1:] = self.past[:, :-1].copy()
             self.past[:, 0, :_SIGHT] = seen
             self.past[:, 0, _SIGHT:] = np.float32(_SIGHT) * np.eye(len(ACTIONS), dtype=np.float32)[actions]
 
     def shown(self, seen: Observations) -> Observations:
-        """(W, 27 + 32 k)."""
+        """The observations, (W, 27 + 32 k)."""
         if not self.past.shape[1]:
             return seen
         return np.concatenate([seen, self.past.reshape(len(seen), -1)], 1)
@@ -64,7 +64,7 @@ class EyeWorldVector(ManyWorlds):
         doubled_proximity: as in `EyeWorld`.
         window: as in `EyeWorld`.
         max_ticks: as in `EyeWorld`.
-        autoreset: "next-step" or "same-step": when a world that has ended begins anew.
+        autoreset: "next-step" or "same-step": when a world that has ended resets.
         render_mode: "rgb_array" or None: `render()` gives a picture of every world.
     """
 
@@ -91,14 +91,14 @@ class EyeWorldVector(ManyWorlds):
         self._memory = _Memory(self.num_envs, window)
 
     def begin(self, places: Sequence[int], generators: list[np.random.Generator] | None) -> None:
-        """Begin some worlds anew."""
+        """Reset some worlds."""
         if generators is not None:
             self.plane.generators = generators
         self.plane.begin(places)
         self._memory.forget(places)
 
     def advance(self, actions: Actions) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """One tick: rewards, never terminated, truncated after `max_ticks`."""
+        """One tick; rewards, terminated (never), truncated (after `max_ticks`)."""
         self._memory.add(self.plane.inputs(), actions)
         rewards = self.plane.step(actions)
         never = np.zeros(self.num_envs, np.bool_)
@@ -120,20 +120,21 @@ class EyeWorldVector(ManyWorlds):
 
 
 class EyeWorld(gymnasium.Env[Observations, np.int64]):
-    """An agent of nine eyes in a plane of 700 x 500 with walls, food and poison.
+    """An agent with nine eyes in a plane of 700 x 500 with walls, food and poison.
 
-    Every eye sees 85 far and gives three numbers, all 1 but that of what it sees (wall, food, poison), which
-    is distance / 85. There are five actions: straight on, two slight and two sharp turns. The reward is
+    Every eye has a range of 85 and gives three numbers, for wall, food and poison: distance / 85 for what it
+    sees, and 1 for the others. There are five actions: straight on, two slight and two sharp turns. The
+    reward is
 
         prox + 0.1 prox [straight on and prox > 0.75] + 5 for food - 6 for poison
 
-    prox being the mean over eyes of distance / 85 to a wall, 1 for eyes that see none, as they were before
-    the move. Of 30 items each is food or poison with equal chances. The world has no end.
+    where prox is the mean over eyes of distance / 85 to a wall, 1 for eyes that see none, before the move.
+    Each of 30 items is food or poison with equal chances. The world has no end.
 
     Args:
         doubled_proximity: use min(1, 2 prox) for prox, as the demo that the world comes from does.
         window: how many past ticks, with their actions, are shown beside the present: 27 + 32 window inputs.
-        max_ticks: the world is truncated after as many; never if None.
+        max_ticks: ticks after which the world is truncated; None for never.
         render_mode: "rgb_array", or None for no pictures.
 
     Reference: Gal & Ghahramani (2016), section 5.4; the world is that of Karpathy's demo of deep Q-learning.
@@ -169,13 +170,13 @@ class EyeWorld(gymnasium.Env[Observations, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, Infos]:
-        """Begin anew: thirty items, the agent at (50, 50)."""
+        """Start again with thirty items and the agent at (50, 50)."""
         super().reset(seed=seed)
         self._worlds.begin([0], [self.np_random])
         return self._worlds.observations()[0], self._info()
 
     def step(self, action: np.int64) -> tuple[Observations, float, bool, bool, Infos]:
-        """One tick: observation, reward, terminated, truncated, info."""
+        """Make one tick; observation, reward, terminated, truncated, info."""
         chosen = chosen_actions("EyeWorld", np.asarray(action).reshape(-1), 1, len(ACTIONS))
         rewards, _, truncated = self._worlds.advance(chosen)
         return self._worlds.observations()[0], float(rewards[0]), False, bool(truncated[0]), self._info()

@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 
 WIDTH, HEIGHT = 700, 500
 RADIUS, EYE_RANGE, NUM_ITEMS = 10.0, 85.0, 30
-#: what an eye may see, in the order of its three numbers; the kind of an item is that of what is seen
+#: what an eye may see, in the order of its three numbers; also the kinds of items
 WALL, FOOD, POISON, NOTHING = 0, 1, 2, 3
 #: (9,) angles of the eyes against the agent's own, in radians
 EYES: Floats = np.arange(-3.0, 6.0) * 0.25
@@ -39,7 +39,7 @@ FOOD_REWARD, POISON_REWARD = 5.0, -6.0
 _OLD, _REMOVE_EVERY, _REMOVE_CHANCE = 5000, 100, 0.1
 _ADD_EVERY, _ADD_CHANCE = 10, 0.25
 _HALF_AXLE = 5.0
-#: where items lie that are not there: nothing sees or touches them
+#: coordinates of missing items, far from every eye and agent
 _AWAY = -1e6
 
 
@@ -90,7 +90,7 @@ class Plane:
     foot on the wrong side of items on one side of a ray, which shifts what is seen by up to 20 pixels.)
 
     Args:
-        generators: of every world's random numbers; a world has the same life in any company.
+        generators: of random numbers, one for each world; a world does not depend on the others.
         doubled_proximity: double the mean distance from walls, up to 1, in the reward, as the demo that the
             world comes from does.
 
@@ -119,7 +119,7 @@ class Plane:
         self.begin(range(worlds))
 
     def begin(self, places: Sequence[int]) -> None:
-        """Begin some of the worlds anew, with their generators as they are."""
+        """Reset some of the worlds; their generators go on."""
         for place in places:
             source = self.generators[place]
             self.x[place], self.y[place], self.angle[place] = 50.0, 50.0, 0.0
@@ -158,14 +158,14 @@ class Plane:
         self.seen_distance = np.minimum(np.minimum(item, wall), 1.0)
 
     def inputs(self) -> NDArray[np.float32]:
-        """(W, 27) three numbers an eye, all 1 but that of what it sees, which is its distance."""
+        """(W, 27) three numbers of each eye: the distance for what it sees, 1 for the others."""
         slots = np.ones((*self.seen_kind.shape, 3), np.float32)
         world, eye = np.nonzero(self.seen_kind != NOTHING)
         slots[world, eye, self.seen_kind[world, eye]] = self.seen_distance[world, eye]
         return slots.reshape(len(slots), -1)
 
     def step(self, actions: Ints) -> Floats:
-        """One tick of every world: reward for what was seen, move, eat, items come and go, look.
+        """One tick of every world: reward for what is seen, move, eat, remove and add items, look.
 
         Args:
             actions: (W,) one of the five, by number.
@@ -191,7 +191,7 @@ class Plane:
         return comfort
 
     def _move(self, actions: Ints) -> None:
-        """Either wheel turns the agent about the other; a step that meets a wall is not made, its turn is.
+        """Each wheel turns the agent about the other; where a wall is in the way, the agent only turns.
 
         With b = angle + pi/2 and wheels 5 from the centre at +-v, v = 5 (sin b, cos b), the two turns have
         the mean p + (Rot(-rot1) v - Rot(rot2) v) / 2, and Rot(a) v = 5 (sin(b + a), cos(b + a)).
@@ -208,7 +208,7 @@ class Plane:
         self.angle = np.where(turned > 2 * np.pi, turned - 2 * np.pi, turned)
 
     def _eat(self) -> Floats:
-        """Items that touch the agent, with no wall between, are eaten."""
+        """Remove the items that touch the agent, with no wall between; the rewards, (W,)."""
         reward = np.zeros(len(self.x))
         step_x, step_y = self.item_x - self.x[:, None], self.item_y - self.y[:, None]
         places, slots = np.nonzero(step_x * step_x + step_y * step_y < (2 * RADIUS) ** 2)
@@ -224,7 +224,7 @@ class Plane:
         return reward
 
     def _renew(self) -> None:
-        """Old items go now and then, new ones come while there are fewer than thirty."""
+        """At some ticks, remove old items by chance, and add one where there are fewer than thirty."""
         for place in np.flatnonzero(self.tick % _REMOVE_EVERY == 0).tolist():
             there = self.item_kind[place] != NOTHING
             for slot in np.flatnonzero(there & (self.item_age[place] > _OLD)).tolist():

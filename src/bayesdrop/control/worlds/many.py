@@ -1,4 +1,4 @@
-"""Many worlds in one `gymnasium.vector.VectorEnv`: what stepping, seeds and starting anew have in common."""
+"""Many worlds in one `gymnasium.vector.VectorEnv`: the common code of steps, seeds and resets."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Infos = dict[str, Any]
 def generators_of(
     owner: str, seed: int | Sequence[int | None] | None, worlds: int
 ) -> list[np.random.Generator] | None:
-    """A generator for every world: of seed, seed + 1, ...; None where there is no seed.
+    """A generator for every world, of seed, seed + 1, ...; None where there is no seed.
 
-    They are those that single worlds with these seeds have.
+    Single worlds with these seeds have the same generators.
     """
     if seed is None:
         return None
@@ -40,7 +40,7 @@ def generators_of(
 
 
 def chosen_actions(owner: str, actions: Any, worlds: int, count: int) -> Actions:
-    """The numbers of the actions; raise unless each is one of the `count` that there are."""
+    """Actions as an array (worlds,); raise unless each is a whole number from 0 to count - 1."""
     chosen = np.asarray(actions)
     if chosen.shape != (worlds,) or chosen.dtype.kind not in "iu":
         raise ValueError(must(owner, "actions", f"{worlds} whole numbers", actions))
@@ -52,7 +52,7 @@ def chosen_actions(owner: str, actions: Any, worlds: int, count: int) -> Actions
 class ManyWorlds(VectorEnv[Observations, Actions, NDArray[Any]]):
     """W worlds that are stepped at once. World w of seed s is the single world of seed s + w.
 
-    A world that has ended begins anew: at the next step, whose action it ignores, with a reward of 0
+    A world that has ended resets: at the next step, whose action it ignores and whose reward is 0
     (Gymnasium's `AutoresetMode.NEXT_STEP`), or in the same step, whose infos then have the last observation
     as "final_obs" (`AutoresetMode.SAME_STEP`).
 
@@ -87,7 +87,7 @@ class ManyWorlds(VectorEnv[Observations, Actions, NDArray[Any]]):
 
     @abstractmethod
     def begin(self, places: Sequence[int], generators: list[np.random.Generator] | None) -> None:
-        """Begin some worlds anew, all with new generators if there are any."""
+        """Reset some worlds; if generators are given, all worlds get them."""
 
     @abstractmethod
     def advance(self, actions: Actions) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
@@ -95,21 +95,21 @@ class ManyWorlds(VectorEnv[Observations, Actions, NDArray[Any]]):
 
     @abstractmethod
     def observations(self) -> Observations:
-        """What is seen in all worlds."""
+        """The observations of all worlds."""
 
     def infos(self) -> Infos:
-        """What else there is to tell: arrays with one entry for each world."""
+        """Further facts by name: arrays with one entry for each world."""
         return {}
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, Infos]:
-        """Begin all worlds anew.
+        """Reset all worlds.
 
         Args:
-            seed: of the first world, and of the others in turn; one for each; the generators as they are if
-                None.
-            options: there are none.
+            seed: of the first world, of which the others have seed + 1, ...; or one for each; None leaves
+                the generators as they are.
+            options: not used.
         """
         self._ended[:] = False
         self.begin(range(self.num_envs), generators_of(type(self).__name__, seed, self.num_envs))

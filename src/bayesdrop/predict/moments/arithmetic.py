@@ -25,7 +25,7 @@ __all__ = ["RULES", "bilinear", "multiplied", "summed"]
 
 
 def summed(x: Any, y: Any, scale: float = 1) -> Moments:
-    """x + scale y. What x and y have of their own is taken as independent."""
+    """x + scale y. The own variances of x and y are taken as independent."""
     if is_random(x) and is_random(y):
         joint = composed(x, y, lambda a, b: a + scale * b)
         if joint is not None:
@@ -86,7 +86,7 @@ def bilinear(f: Callable[[Any, Any], Tensor], x: Any, y: Any) -> Moments:
 
 
 def _noted(out: Moments, x: Any, y: Any, f: Callable[[Any, Any], Tensor]) -> Moments:
-    """`out`, remembered as a function of the one random value in it."""
+    """`out` with a note that it is a function of the one random argument."""
     if is_random(x) == is_random(y):
         return out
     value: Moments = x if is_random(x) else y
@@ -148,7 +148,7 @@ def _square(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _map(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Moments:
-    """F.linear and convolutions, transposed ones too: weights constant or random, and so the bias."""
+    """F.linear and convolutions, transposed ones too; weights and bias may be random."""
     given = dict(zip(("input", "weight", "bias"), args, strict=False))
     given |= {name: kwargs[name] for name in ("input", "weight", "bias") if name in kwargs}
     rest = {name: value for name, value in kwargs.items() if name not in given}
@@ -180,7 +180,7 @@ def _einsum(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = list(operands[0])
     if not isinstance(equation, str) or len(operands) != 2:
-        raise unsupported(func.__name__, "it has not two operands")
+        raise unsupported(func.__name__, "it does not have two operands")
     return bilinear(lambda x, y: func(equation, x, y), *operands)
 
 

@@ -26,7 +26,7 @@ def _smooth(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _straight(lines: Callable[..., list[Segment]]) -> Rule:
-    """A rule for a function made of straight lines, which `lines` gives from its other arguments."""
+    """A rule for a function made of straight lines; `lines` computes these from its other arguments."""
 
     def rule(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Moments:
         x, more, rest = _arguments(func, args, kwargs)
@@ -38,7 +38,7 @@ def _straight(lines: Callable[..., list[Segment]]) -> Rule:
 def _arguments(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Moments, tuple[Any, ...], dict[str, Any]]:
-    """The random value, and what else the function is called with."""
+    """The random value, the further arguments, and the keywords; raise if any of these is random."""
     rest = {name: value for name, value in kwargs.items() if name != "inplace"}
     x, more = args[0], args[1:]
     if not is_random(x) or any(is_random(value) for value in (*more, *rest.values())):
@@ -101,7 +101,7 @@ def _exponential(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 RULES: dict[str, Rule] = {
-    # What sums and products are made of has rules of its own; functions made of straight lines follow below.
+    # Without sums and products; functions made of straight lines follow below.
     **dict.fromkeys(names(smooth=True) - arithmetic.RULES.keys(), _smooth),
     "exp": _exponential,
     "relu": _straight(_relu),

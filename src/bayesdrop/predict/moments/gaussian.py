@@ -1,4 +1,4 @@
-"""Functions of Gaussian elements: closed forms where they are made of straight lines, else quadrature."""
+"""Functions of Gaussian elements: closed forms for functions made of straight lines, else quadrature."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def composed(x: Moments, y: Moments, f: Callable[[Tensor, Tensor], Tensor]) -> M
 
 
 def keeps_its_sign(x: Moments) -> bool:
-    """Whether x is nowhere zero, as far as seven standard deviations from the mean can tell."""
+    """Whether x has one sign everywhere within seven standard deviations of the mean."""
     u, f = x.source or (x, _same)
     std = u.variance.sqrt()
     values = [f(u.mean + node * std) for node in NODES[::4].tolist()]

@@ -1,4 +1,4 @@
-"""Normalisation: by stored statistics it is exact, by the row's own it is taken to first order."""
+"""Normalisation: exact for stored statistics, to first order for statistics of the row itself."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _windows(
         span = (lengths[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1
         size = x.mean.shape[axis - len(kernel)]
         before_after += [padding[axis], max(0, span - size - padding[axis])]
-    # Padding that no maximum can be, without infinities.
+    # Padding that is never the maximum, without infinities.
     low = float(x.mean.min() - 50 * x.variance.max().sqrt() - 1)
     mean, own = F.pad(x.mean, before_after, value=low), F.pad(x.own, before_after)
     loadings = {leaf: F.pad(loading, before_after) for leaf, loading in x.loadings.items()}

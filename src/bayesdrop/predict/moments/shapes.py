@@ -1,4 +1,4 @@
-"""Functions that move elements about, pick some of them, or join them."""
+"""Functions that move, select or join elements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["RULES", "moved"]
 
 
 def moved(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The same function of mean, variance and loadings."""
+    """The function applied to mean, variance and loadings alike."""
     x, *rest = args
     if not is_random(x):
         raise unsupported(func.__name__, "only its parameter is random")
@@ -83,7 +83,7 @@ def _filled(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _unequal(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Moments:
-    """Whether a masked constant is not zero, as 0 or 1: how alpha dropout finds what is kept."""
+    """x != 0 for a masked constant x, as 0 or 1: alpha dropout finds the kept units so."""
     x, other = named("input other", args, kwargs)
     if not is_random(x) or x.product is None or is_random(x.product[0]) or not _is_zero(other):
         raise unsupported(func.__name__)

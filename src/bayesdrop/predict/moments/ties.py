@@ -1,4 +1,4 @@
-"""Which noise has to be followed: where elements that depend on the same noise are added or multiplied.
+"""Which noise must be followed, because elements that depend on it are added or multiplied together.
 
 Means and variances alone are enough as long as every operation combines elements that are independent. A
 linear map makes its outputs depend on the same noise; so do values that are copied to several positions.
@@ -44,14 +44,14 @@ class _Ties:
         self._rows = next(op.shapes[0][0] for op in tape.ops if tape.output in op.outputs)
         self._shape = {leaf.index: leaf.shape for leaf in tape.leaves}
         self._sizes = {leaf.index: math.prod(leaf.shape) for leaf in tape.leaves}
-        #: the noise a value depends on, and that of it which several elements share
+        #: the noise that a value depends on, and the part of it that several of its elements share
         self._noise: dict[int, _Leaves] = {leaf.index: frozenset({leaf.index}) for leaf in tape.leaves}
         self._shared: dict[int, _Leaves] = {}
         #: the value that a value is a function of, element by element
         self._root: dict[int, int] = {}
 
     def pass_through(self, op: Op) -> None:
-        """Note what an operation needs, and what its results depend on."""
+        """Note the covariances that an operation needs, and the noise that its results depend on."""
         name = canonical(op.func)
         refs = [index for index in op.refs if index in self._noise]
         counts = Counter(leaf for index in refs for leaf in self._noise[index])
@@ -78,14 +78,14 @@ class _Ties:
             self.needed[leaf] = op.name
 
     def _common_root(self, op: Op, name: str, refs: list[int]) -> int | None:
-        """The value that the result is a function of, element by element: as x in x * sigmoid(x)."""
+        """The value that the result is a function of, element by element, as x in x * sigmoid(x)."""
         roots = {self._root.get(index, index) for index in refs}
         if name not in _ONE_BY_ONE or len(roots) != 1:
             return None
         return roots.pop() if all(self._shape[index] == op.shapes[0] for index in refs) else None
 
     def _newly_shared(self, op: Op, name: str, refs: list[int]) -> _Leaves:
-        """The noise that elements of the result share, and elements of the arguments did not."""
+        """The noise that elements of the result share although elements of the arguments did not."""
         found = _NONE
         out = op.shapes[0] if op.shapes else ()
         for index in refs:
@@ -101,7 +101,7 @@ class _Ties:
         return found
 
     def _spreads(self, shape: tuple[int, ...], out: tuple[int, ...]) -> bool:
-        """Whether an argument is broadcast over positions; rows share their noise anyway."""
+        """Whether an argument is broadcast over positions. (Rows share their noise anyway.)"""
         wide = [
             axis
             for axis, (a, b) in enumerate(zip((1,) * (len(out) - len(shape)) + shape, out, strict=True))

@@ -1,4 +1,4 @@
-"""What is known of a random tensor: mean, variance, and how far its elements move together."""
+"""What is known of a random tensor: means, variances, and covariances of its elements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Moments:
 
         x = mean + sum_r loadings_r e_r + own noise,        e_r of variance one, independent
 
-    The noises e_r are values of the leaves that are followed; elements have nothing else in common.
+    The noises e_r are values of the leaves that are followed; apart from them, elements are independent.
 
     Attributes:
         mean: E[x].
@@ -55,14 +55,14 @@ class Moments:
         return total(self.own, *(loading.square().sum(0) for loading in self.loadings.values()))
 
     def with_source(self, x: Moments, f: Callable[[Tensor], Tensor], *, straight: bool = False) -> Moments:
-        """The same, known to be f(x) element by element."""
+        """The same moments, with a note that they are those of f(x), element by element."""
         if x.source is None:
             return replace(self, source=(x, f), straight=straight)
         root, inner = x.source
         return replace(self, source=(root, lambda u: f(inner(u))), straight=straight and x.straight)
 
 
-#: from a function of torch, its arguments and its keywords (random ones as Moments) to what it returns
+#: from a torch function, its arguments and its keywords (random ones as Moments) to its result
 Rule = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -82,7 +82,7 @@ def loadings_of(value: Any) -> Mapping[int, Tensor]:
 
 
 def total(first: Tensor, *more: Tensor) -> Tensor:
-    """The sum of some tensors."""
+    """The sum of the tensors."""
     for tensor in more:
         first = first + tensor
     return first
@@ -101,20 +101,20 @@ def linear(x: Moments, f: Callable[[Tensor], Tensor], squared: Callable[[Tensor]
 
 
 def split(mean: Tensor, variance: Tensor, loadings: Mapping[int, Tensor]) -> Moments:
-    """Moments of a given variance, part of which the loadings explain."""
+    """Moments with the given variance, of which the loadings explain a part."""
     explained = (-loading.square().sum(0) for loading in loadings.values())
     return Moments(mean, total(variance, *explained).clamp_min(0), loadings)
 
 
 def named(names: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], **defaults: Any) -> list[Any]:
-    """The arguments called `names` of a call, in this order."""
+    """The arguments of a call that are called `names`, in this order."""
     order = names.split()
     given = defaults | dict(zip(order, args, strict=False)) | dict(kwargs)
     return [given.get(name) for name in order]
 
 
 def unsupported(name: str, reason: str = "") -> ValueError:
-    """What an operation without a rule raises."""
+    """The error for an operation that has no rule."""
     because = f" ({reason})" if reason else ""
     return ValueError(
         f"predict: method='moments' has no rule for {name} of a random value{because}; use method='draws'."

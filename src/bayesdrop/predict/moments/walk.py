@@ -19,7 +19,7 @@ from bayesdrop.trace import Leaf, Op, Tape
 
 __all__ = ["FOLLOWED", "RULES", "bytes_needed", "moments_of_tape"]
 
-#: how many values of noise are followed at most, unless said otherwise
+#: how many values of noise are followed at most, by default
 FOLLOWED = 512
 _LIKE = names(like=True)
 _VIEWS = names(moves="view")
@@ -43,7 +43,7 @@ def moments_of_tape(tape: Tape, *, followed: int = FOLLOWED, strict: bool = True
     Args:
         tape: the part of a pass that depends on noise, recorded with noise that rows share.
         followed: how many values of noise may be followed. Each costs as much as a few draws.
-        strict: raise if that is not enough; else elements pass as independent, whatever the error.
+        strict: raise if that is not enough; else elements are taken as independent, whatever the error.
 
     Returns: mean and variance, each of the output's shape.
     Raises: ValueError, naming the first operation that has no rule.
@@ -94,7 +94,7 @@ def _check_rules(tape: Tape) -> None:
 
 
 def _chosen(tape: Tape, limit: int, *, strict: bool) -> set[int]:
-    """The leaves that are followed: those that have to be, the smallest first if they are too many."""
+    """The leaves that are followed: those that must be, the smallest first if there are too many."""
     needed = noise_to_follow(tape)
     leaves = sorted((leaf for leaf in tape.leaves if leaf.index in needed), key=_size)
     chosen: set[int] = set()
@@ -127,7 +127,7 @@ def _noise(leaf: Leaf, *, follow: bool) -> Moments:
 
 
 def _out_of_place(op: Op) -> Callable[..., Any]:
-    """The function of an operation, which leaves its argument as it is."""
+    """The function of an operation, changed to leave its argument as it is."""
     if not writes_in_place(op.name, op.args, op.kwargs):
         return op.func
 
