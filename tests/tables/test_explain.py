@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ import torch
 from scipy.spatial.distance import cdist
 
 from bayesdrop import Categorical, HeteroscedasticGaussian, Prediction
+from bayesdrop.stacked.encode import Encoder
 from bayesdrop.tables import FitOptions, explain_row, fit_table, predict_frame, rows_of
 from bayesdrop.tables.dependence import dependence, grid_of
 from bayesdrop.tables.evaluate import fit_evaluation
 from bayesdrop.tables.explain import column_effects, helpful_label, nearest_rows
 from bayesdrop.tables.explain_page import explanation_lines, explanation_page
-from bayesdrop.tables.functions import Functions
+from bayesdrop.tables.functions import Functions, inputs_in_use
 from bayesdrop.tables.importance import importances
 from bayesdrop.tables.prepare import Preparer
 from bayesdrop.tables.rows import cells_of
@@ -131,6 +133,22 @@ def test_the_nearest_rows_are_those_of_scipy() -> None:
     assert farther == np.mean(between.min(1) / np.sqrt(3) < expected.min())
     assert nearest_rows(rows[0] + 100, rows)[2] == 1
     assert nearest_rows(z, rows[:1])[2] is None
+
+
+def test_inputs_that_no_network_is_told_of_do_not_count() -> None:
+    x = np.random.default_rng(9).normal(size=(30, 4))
+
+    def told(*chosen: list[int] | None) -> list[int]:
+        encoders = {
+            str(place): Encoder.of(x, chosen=None if one is None else np.array(one))
+            for place, one in enumerate(chosen)
+        }
+        mixture = SimpleNamespace(encoders=encoders, seen=next(iter(encoders.values())).seen)
+        return list(inputs_in_use(SimpleNamespace(mixture_=mixture)))
+
+    assert told([0, 2]) == [0, 2]
+    assert told([0, 2], [2, 3]) == [0, 2, 3]
+    assert told([0], None) == [0, 1, 2, 3]
 
 
 def test_importance_of_a_linear_model_is_twice_the_variance_that_a_column_explains() -> None:

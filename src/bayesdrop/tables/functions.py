@@ -138,10 +138,10 @@ def standardised(estimator: Any, rows: Array) -> Callable[[Array], Array]:
 
 
 def inputs_in_use(estimator: Any) -> NDArray[np.int64]:
-    """Places of the inputs that some network is told of, itself or by trees."""
-    encoders = estimator.mixture_.encoders.values()
+    """Places of the inputs that some network is told of, themselves or by a guess made from all of them."""
+    encoders: Sequence[Encoder] = list(estimator.mixture_.encoders.values())
     everything = np.arange(len(estimator.mixture_.seen.low))
-    told = [everything if one.chosen is None or one.trees is not None else one.chosen for one in encoders]
+    told = [everything if one.chosen is None or one.guess is not None else one.chosen for one in encoders]
     return np.unique(np.concatenate(told))
 
 

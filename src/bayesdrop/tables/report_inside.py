@@ -83,7 +83,7 @@ def _input_rates(found: Findings) -> list[float] | None:
         chosen = np.arange(len(total)) if encoder.chosen is None else encoder.chosen
         if component.network.settings.method not in ("concrete", "learnable") or p.numel() < len(chosen):
             return None
-        # The columns themselves come first, predictions of trees and what encodes them after.
+        # The columns themselves come first, guesses and what encodes them after.
         total[chosen] += p.double().numpy().reshape(-1)[: len(chosen)]
         count[chosen] += 1
     sums = [(float(total[where].sum()), float(count[where].sum())) for _, where in places]

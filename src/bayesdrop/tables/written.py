@@ -48,12 +48,14 @@ def written(value: float, spread: float | None = None, *, digits: int = 3) -> st
 
 
 def short_number(cell: str) -> str:
-    """The text of a cell; a number of many digits with six of them.
+    """The text of a cell; a number of many digits with six of them, and "(empty)" for nothing.
 
     >>> short_number("0.658256178520381"), short_number("123456789"), short_number("a lengthy name")
     ('0.658256', '123456789', 'a lengthy name')
     """
     text = cell.strip()
+    if not text:
+        return "(empty)"
     if len(text) <= 9 or "." not in text or not NUMBER.fullmatch(text):
         return cell
     short = f"{float(text):.6g}"
