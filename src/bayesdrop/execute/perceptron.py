@@ -60,18 +60,7 @@ class Perceptron:
         """Outputs of C draws, (C, N, D), from (C, 1, K) noise of every leaf."""
         if self.units_are_rows:
             return self._stacked_units(noise)
-        h, done = self.start, -1
-        for place, step in enumerate(self.steps):
-            if place == done:
-                continue
-            if not isinstance(step, Map):
-                h = step(h)
-                continue
-            z = None if step.leaf is None else noise[step.leaf.index]
-            relu = place + 1 < len(self.steps) and self.steps[place + 1] is torch.relu_
-            done = place + 1 if relu else done
-            h = _stacked_map(h, step, z, own=h is not self.start, relu=relu)
-        return h
+        return _stacked(self.start, self.steps, noise)
 
     @cached_property
     def units_are_rows(self) -> bool:
@@ -114,12 +103,32 @@ class Perceptron:
         return True
 
 
+def _stacked(start: Tensor, steps: list[Step], noise: dict[int, Tensor]) -> Tensor:
+    """Outputs (C, N, D) of C draws for an input (N, K), rows as rows."""
+    h, done = start, -1
+    for place, step in enumerate(steps):
+        if place == done:
+            continue
+        if not isinstance(step, Map):
+            h = step(h)
+            continue
+        z = None if step.leaf is None else noise[step.leaf.index]
+        relu = place + 1 < len(steps) and steps[place + 1] is torch.relu_
+        done = place + 1 if relu else done
+        h = _stacked_map(h, step, z, own=h is not start, relu=relu)
+    return h
+
+
 def _is_cpu(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.dtype == torch.float32
 
 
 #: from this many outputs on, one product of all draws is faster than a product for each draw
 _MANY = 8
+#: rows from which on draws whose weights are ready are run as if they were not
+_ROWS = 4
+#: what the activations of draws that are run together may take: fresh memory costs more than products
+_TOGETHER = 2**20
 
 
 def _stacked_map(h: Tensor, step: Map, z: Tensor | None, *, own: bool, relu: bool) -> Tensor:
@@ -276,6 +285,7 @@ class PreparedPerceptron:
     """
 
     def __init__(self, net: Perceptron, noise: dict[int, Tensor]) -> None:
+        self._plain, self._noise = net.steps, noise
         self._steps: list[tuple[Tensor, Tensor | None] | Callable[[Tensor], Tensor]] = []
         for step in net.steps:
             if not isinstance(step, Map):
@@ -285,6 +295,17 @@ class PreparedPerceptron:
             bias = None if step.bias is None else step.bias.detach().unsqueeze(1)
             self._steps.append((weight.detach().contiguous(), bias))
 
+    def _run_rows(self, start: Tensor) -> Tensor:
+        """One product of all rows of some draws, which beats a product for each draw."""
+        widest = max(max(step.weight.shape) for step in self._plain if isinstance(step, Map))
+        count = max(1, _TOGETHER // (start.shape[0] * widest * start.element_size()))
+        draws = next(iter(self._noise.values())).shape[0]
+        made = [
+            _stacked(start, self._plain, {key: z[at : at + count] for key, z in self._noise.items()})
+            for at in range(0, draws, count)
+        ]
+        return made[0] if len(made) == 1 else torch.cat(made)
+
     @staticmethod
     def bytes_needed(net: Perceptron, num_draws: int) -> int:
         """Memory of the weights of all draws."""
@@ -292,6 +313,8 @@ class PreparedPerceptron:
 
     def run(self, start: Tensor) -> Tensor:
         """Outputs (T, N, D) of all draws, for an input (N, K)."""
+        if ONEDNN and _is_cpu(start) and start.shape[0] >= _ROWS:
+            return self._run_rows(start)
         h = start.t()
         for step in self._steps:
             if callable(step):
