@@ -102,26 +102,26 @@ class Case:
 
 
 CASES = {
-    "lenet": Case("LeNet, dropout before the last layer, B 64", lenet, (64, 1, 28, 28), 100, 1.6),
+    "lenet": Case("LeNet, dropout before the last layer, B 64", lenet, (64, 1, 28, 28), 100, 0.75),
     "residual-head": Case(
         "residual net 4 x 32 on 32x32, dropout before the head, B 16",
         lambda: residual(head=0.5),
         (16, 3, 32, 32),
         50,
-        1.2,
+        1.1,
     ),
     "residual-blocks": Case(
-        "the same, Dropout2d in every block, B 16", lambda: residual(block=0.2), (16, 3, 32, 32), 20, 18
+        "the same, Dropout2d in every block, B 16", lambda: residual(block=0.2), (16, 3, 32, 32), 20, 12.5
     ),
     "mlp-half": Case(
         "784-512-512-512-10, p 0.5 everywhere, B 256",
         lambda: perceptron(784, 512, 512, 512, 10, p=0.5),
         (256, 784),
         50,
-        25,
+        15,
     ),
     "mlp-tenth": Case(
-        "the same, p 0.1", lambda: perceptron(784, 512, 512, 512, 10, p=0.1), (256, 784), 50, 52
+        "the same, p 0.1", lambda: perceptron(784, 512, 512, 512, 10, p=0.1), (256, 784), 50, 44
     ),
     "mlp-tenth-one-row": Case(
         "the same, p 0.1, B 1", lambda: perceptron(784, 512, 512, 512, 10, p=0.1), (1, 784), 100, 20
@@ -131,14 +131,14 @@ CASES = {
         lambda: perceptron(13, 50, 50, 1, p=0.05),
         (100, 13),
         1000,
-        350,
+        280,
     ),
     "wide": Case(
         "1-1024-1024-1024-1024-1, p 0.1 everywhere, B 500",
         lambda: perceptron(1, 1024, 1024, 1024, 1024, 1, p=0.1),
         (500, 1),
         20,
-        20,
+        17,
     ),
 }
 

@@ -96,7 +96,10 @@ def test_a_model_scores_other_formats_and_spellings(folder: Path, tmp_path: Path
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_a_terminal_gets_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_gets_a_table(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     print_schema(load_table_model(folder / "model").schema)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["column", "kind", "written", "as", "inputs", "what", "becomes", "of", "it"]

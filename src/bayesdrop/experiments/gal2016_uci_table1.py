@@ -2,12 +2,12 @@
 
 Every set has the papers' own splits. "gal2016" is one hidden layer of 50 units with the rates and length
 scales of 2016, the noise chosen on a fifth of the training rows; "gal2018" is the authors' later grid of
-rates and precisions on that fifth, 4,000 epochs; "default" is this library's estimator as it comes. The
-preset "complete" adds "meanfield (VI)", a Gaussian for every weight whose length scale is chosen on that
-fifth, beside the printed VI, and boston without dropout. Nothing is chosen on test rows, as the search of
-2016 did. A CSV file of one's own takes a set's place by its path: `--set datasets=mine.csv`,
-the target in its last column. `--from results/gal2016-uci-table1.json` fits only what that file does not
-have.
+rates and precisions on that fifth, 4,000 epochs; "default" is this library's estimator as it was at the
+commit that the page ends with, before networks could start from trees. The preset "complete" adds "meanfield
+(VI)", a Gaussian for every weight whose length scale is chosen on that fifth, beside the printed VI, and
+boston without dropout. Nothing is chosen on test rows, as the search of 2016 did. A CSV file of one's own
+takes a set's place by its path: `--set datasets=mine.csv`, the target in its last column.
+`--from results/gal2016-uci-table1.json` fits only what that file does not have.
 """
 
 from __future__ import annotations

@@ -21,10 +21,12 @@ from bayesdrop.stacked import FitRecipe as Recipe
 from bayesdrop.stacked import TrainingTable as Rows
 
 __all__ = [
+    "ESTIMATOR",
     "MANY_ROWS",
     "MEAN_FIELD",
     "METHODS",
     "METRICS",
+    "OURS",
     "REVISION",
     "SECONDS",
     "fit_piece",
@@ -35,6 +37,10 @@ __all__ = [
 
 #: of the pieces that both tables share: raised when those from before must not be used
 REVISION = 2
+#: of the estimator's own presets: raised with every change of them
+ESTIMATOR = 2
+#: methods that are presets of the estimator
+OURS = ("default", "quick")
 
 #: the metric of a row with processor time
 SECONDS = "seconds a split"
@@ -108,6 +114,7 @@ def piece_keys(
     size = METHODS[method][1]
     common = {"dataset": name, "stamp": set_stamp(name), "method": method}
     options = {"steps": steps, "num_draws": num_draws, **({"repeat": repeat} if repeat else {})}
+    options |= {"estimator": ESTIMATOR} if method in OURS else {}
     return [
         {**common, "splits": list(range(first, min(first + size, count))), **options}
         for first in range(0, count, size)

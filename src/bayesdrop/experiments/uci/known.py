@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesdrop.data import UCI
 from bayesdrop.errors import must
 from bayesdrop.experiments.record import NotReusable, Record
-from bayesdrop.experiments.uci.fits import METRICS, REVISION, SECONDS, labels_of
+from bayesdrop.experiments.uci.fits import ESTIMATOR, METRICS, OURS, REVISION, SECONDS, labels_of
 from bayesdrop.experiments.uci.sets import load_set
 from bayesdrop.version import __version__
 
@@ -99,6 +99,8 @@ class KnownFits:
         keys = {label: f"{name}/{label}" for label in labels_of(method)}
         # A file of one's own may have changed since.
         if name not in UCI or any(key not in arrays["scores"] for key in keys.values()):
+            return None
+        if method in OURS and arrays.get("estimator", 1) != ESTIMATOR:
             return None
         wanted = plan.of(name, method)
         scores = {label: np.array(arrays["scores"][key]) for label, key in keys.items()}

@@ -14,6 +14,7 @@ from bayesdrop.errors import must
 from bayesdrop.experiments.pieces import PieceCache, run_pieces
 from bayesdrop.experiments.row import Row, mean_and_error
 from bayesdrop.experiments.uci.fits import (
+    ESTIMATOR,
     METHODS,
     METRICS,
     REVISION,
@@ -137,6 +138,7 @@ class Benchmark:
             "present": self.present,
             "labels": self.full_labels,
             "revision": REVISION,
+            "estimator": ESTIMATOR,
             "commits": {f"{name}/{method}": commit for (name, method), commit in self.commits.items()},
             "averaged": {
                 f"{name}/{label}": np.round(values, 6).tolist()
