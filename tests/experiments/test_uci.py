@@ -23,6 +23,7 @@ from bayesdrop.experiments.record import NotReusable, write_record
 from bayesdrop.experiments.uci.claims_2016 import claims_2016
 from bayesdrop.experiments.uci.claims_2017 import claims_2017
 from bayesdrop.experiments.uci.fits import (
+    ESTIMATOR,
     METHODS,
     SETTINGS_2016,
     fit_piece,
@@ -306,15 +307,18 @@ def test_small_sets_without_the_error_of_averaged_weights_are_fitted_again(
 
 def test_both_results_files_of_the_repository_can_be_gone_on_from() -> None:
     results = Path(__file__).parents[2] / "results"
-    for name, config, plan in (
-        ("gal2016-uci-table1", Config, _plan),
-        ("gal2017-uci", Config2017, plan_2017),
+    for name, method, config, plan in (
+        ("gal2016-uci-table1", "gal2016", Config, _plan),
+        ("gal2017-uci", "two-layers", Config2017, plan_2017),
     ):
         record = read_record(results / f"{name}.json")
         known = KnownFits(record, plan(config(**record.config)))  # type: ignore[operator]
-        found = known.find("boston", "default", plan(config()))  # type: ignore[operator]
+        found = known.find("boston", method, plan(config()))  # type: ignore[operator]
         assert found is not None
-        assert found.scores["default"].shape == (20, 4)
+        assert found.scores[method].shape == (20, 4)
+        # Fits of another estimator are none of the present one.
+        ours = known.find("boston", "default", plan(config()))  # type: ignore[operator]
+        assert (ours is not None) == (record.outcome.arrays.get("estimator", 1) == ESTIMATOR)
 
 
 def test_the_averaged_weights_are_those_of_the_exported_network(csv: str) -> None:
