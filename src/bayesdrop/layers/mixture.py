@@ -39,11 +39,11 @@ class MixtureDropout(WeightNoiseLayer):
     sampled as W_k z_k / (1 - p) + s e. As s falls to 0 this is `BernoulliDropout`; with s above 0 the
     layer's output has the extra variance s^2 (|x|^2 + 1). Three extensions:
 
-        learn_sigma    s is a parameter.
-        components=C   C - 1 means for a unit that is kept, of equal chance: W_k / (1 - p) + D_kc, where the
-                       learned `offsets` D_kc sum to zero over c, so that W stays the mean.
-        rank=R         the noise is s e + sum_r U_r e_r, with learned `factors` U_r of the weights' shape: the
-                       weights of all units have the covariance s^2 I + U U^T, together.
+    - `learn_sigma`: s is a parameter.
+    - `components=C`: C - 1 means for a unit that is kept, of equal chance: W_k / (1 - p) + D_kc, where the
+      learned `offsets` D_kc sum to zero over c, so that W stays the mean.
+    - `rank=R`: the noise is s e + sum_r U_r e_r, with learned `factors` U_r of the weights' shape: the
+      weights of all units have the covariance s^2 I + U U^T, together.
 
     The divergence of two components without factors is exact: see `bayesdrop.functional.mixture_dropout_kl`.
     Otherwise no closed form is known, and `kl` is an upper bound of it, so that the objective stays a lower

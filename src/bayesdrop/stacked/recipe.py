@@ -241,7 +241,7 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     width = 128 if small else 192 if rows < 20_000 else 256
     # More than 32 of a handful of rows would only repeat them.
     batch = 32 if rows <= 32 else 128 if rows < 20_000 else 256
-    steps = 900 if small else 3500 if rows < 20_000 else 9000
+    steps = 900 if small else 2500 if rows < 20_000 else 9000
     epochs = max(1, min(250, round(steps * batch / rows)))
     common: dict[str, Any] = {"noise": noise, "batch_size": batch, "epochs": epochs, "check_every": epochs}
     common["lr"] = 3e-3
@@ -270,10 +270,9 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     # Few rows: every row is held out in turn. Many: some 1,400 are enough to choose by.
     folds = min(8 if small else 10 if rows < 20_000 else 20, max(2, rows))
     parts = min(folds, max(1, -(-1400 * folds // rows)))
+    blocks = 4 if small else 3 if parts > 1 else 6
     scouts = 3 if parts >= 6 else 1
-    return FitRecipe(
-        tuple(candidates), folds=folds, parts=parts, blocks=4 if parts > 1 else 6, scouts=scouts, tails=True
-    )
+    return FitRecipe(tuple(candidates), folds=folds, parts=parts, blocks=blocks, scouts=scouts, tails=True)
 
 
 def best_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> FitRecipe:
