@@ -98,6 +98,17 @@ def test_constant_columns_do_no_harm() -> None:
     assert (start.harm[:, 2] == 0).all()
 
 
+@pytest.mark.parametrize("size", [1e-130, 1e-30, 1e30, 1e130])
+def test_columns_of_any_size_can_be_fitted(size: float, tmp_path: Any) -> None:
+    x, y = waves(80, 3)
+    x[:, 2] *= size
+    model = DropoutRegressor(random_state=0, epochs=5, hidden=8).fit(x, y)
+    assert np.isfinite(model.predict(x)).all()
+    model.save(tmp_path / "model.safetensors")
+    again = DropoutRegressor.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+
+
 def test_there_is_no_start_where_a_class_is_in_one_part_alone() -> None:
     x, _ = waves(40, 2)
     label = np.zeros(40, dtype=np.int64)

@@ -53,7 +53,7 @@ def fit(
         ),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="default, quick, gal2016, gal2018 or two-layers.")
+        str | None, typer.Option(help="default, quick, best, gal2016, gal2018 or two-layers.")
     ] = None,
     hidden: Annotated[str | None, typer.Option(help="Widths of the hidden layers, as 64,64.")] = None,
     p: Annotated[

@@ -218,8 +218,7 @@ def _encoder(name: str, columns: int, tensors: dict[str, Tensor]) -> Encoder:
     shapes |= dict.fromkeys(("mean", "scale"), (encoded,))
     if "edges" in whole:
         bins = whole["edges"].shape[-1] - 1
-        shapes |= {"edges": (encoded, bins), "offset": (encoded * bins,)}
-        shapes["edges"] = (encoded, bins + 1)
+        shapes |= {"edges": (encoded, bins + 1), "offset": (encoded * bins,)}
     _check("encoder", {key: array.shape for key, array in whole.items()} == shapes)
     _check("dtypes", all(array.dtype == np.float64 for array in whole.values()))
     return encoder

@@ -276,7 +276,7 @@ class _Recorded:
             for leaf in net.leaves
         }
         self._ready = PreparedPerceptron(net, noise)
-        return "compiled: a perceptron, with the weights of every draw kept"
+        return "compiled: a perceptron, with the weights and the noise of every draw kept"
 
     def _values(self, tensors: list[Tensor]) -> list[Any]:
         values: list[Any] = [*tensors, *[None] * (self._tape.size - len(tensors))]

@@ -254,7 +254,8 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     candidates = [Candidate(rough)]
     if small:
         # Less of everything, for noisy tables of few rows.
-        calm = replace(smooth, hidden=(64, 64), p=0.1, epochs=max(1, epochs // 3), check_every=epochs)
+        short = max(1, epochs // 3)
+        calm = replace(smooth, hidden=(64, 64), p=0.1, epochs=short, check_every=short)
         candidates += [Candidate(calm), Candidate(calm, start=True)]
     else:
         candidates += [Candidate(deep), Candidate(rough, start=True)]

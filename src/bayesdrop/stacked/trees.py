@@ -24,6 +24,8 @@ Places = NDArray[np.int64]
 
 #: rows that a group of trees is grown from, at most: beyond that they gain little
 _ROWS = 60_000
+#: numbers beyond which neither squares nor the middle of two can be trusted
+_HUGE = 1e100
 #: outputs (targets, labels, classes) for which trees are grown, at most
 _OUTPUTS = 10
 #: penalties of linear maps, for each row, that are tried
@@ -253,10 +255,12 @@ def guess_table(
         seed: of everything random.
 
     Returns: None where this cannot be done for every part: a class or a label is missing in the others, or
-        there are too many outputs.
+        there are too many outputs, or numbers too large to be squared.
     """
     problems = _problems(y, classes)
     count = int(parts.max()) + 1
+    if np.abs(x).max() > _HUGE:
+        return None
     if len(problems) > _OUTPUTS or (classes is not None and classes > _OUTPUTS):
         return None
     others = [np.flatnonzero(parts != part) for part in range(count)]
@@ -264,13 +268,13 @@ def guess_table(
         return None
     source = np.random.default_rng(seed)
     grown: list[Trees] = []
-    for part, rows in enumerate(others):
-        some = np.sort(source.permutation(rows)[:_ROWS]) if len(rows) > _ROWS else rows
+    fitted = [np.sort(source.permutation(rows)[:_ROWS]) if len(rows) > _ROWS else rows for rows in others]
+    for part, some in enumerate(fitted):
         grown.append(_joined([one.grown(x[some], some, weight, seed=seed + part) for one in problems]))
     unseen = [np.sort(source.permutation(np.flatnonzero(parts == part))[:_SOME]) for part in range(count)]
     best = _best_count(x, grown, unseen, problems, weight)
     short = tuple(trees.first(best) for trees in grown)
-    maps = _linear_maps(x, others, unseen, problems, weight)
+    maps = _linear_maps(x, fitted, unseen, problems, weight)
     guesses = tuple(Guess(trees, *one) for trees, one in zip(short, maps, strict=True))
     predicted = np.empty((len(x), guesses[0].width))
     for part, guess in enumerate(guesses):
@@ -283,7 +287,7 @@ def guess_table(
 
 def _linear_maps(
     x: Array,
-    others: Sequence[Places],
+    fitted: Sequence[Places],
     unseen: Sequence[Places],
     problems: Sequence[_Problem],
     weight: Array | None,
@@ -295,8 +299,8 @@ def _linear_maps(
     best: tuple[float, list[tuple[Array, Array]]] | None = None
     for strength in _STRENGTHS:
         made, loss = [], 0.0
-        for rows, apart in zip(others, unseen, strict=True):
-            fits = [one.linear(z[rows[:_ROWS]], rows[:_ROWS], weight, strength) for one in problems]
+        for rows, apart in zip(fitted, unseen, strict=True):
+            fits = [one.linear(z[rows], rows, weight, strength) for one in problems]
             slopes = np.concatenate([slope for slope, _ in fits], 1)
             levels = np.concatenate([level for _, level in fits])
             loss += float(_loss(z[apart] @ slopes + levels, apart, problems).sum())

@@ -147,7 +147,8 @@ def check_zip(path: Path, what: str) -> None:
         # No part unpacks to more than the size that it declares: reading stops there.
         with zipfile.ZipFile(path) as archive:
             total = sum(part.file_size for part in archive.infolist())
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+    # An archive of a later version of the format is a RuntimeError to zipfile.
+    except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
         hint = "An old .xls file, or one with a password, must be saved as .xlsx first."
         raise Refused(f"{path} is damaged or not {what} ({error}). {hint}") from error
     most = max(LARGE, LARGEST_RATIO * path.stat().st_size)
