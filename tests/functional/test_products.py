@@ -138,3 +138,20 @@ def test_a_layer_trains_as_by_torchs_own_product() -> None:
     truth = torch.autograd.grad(layer.layer(x).square().sum(), list(layer.parameters()))
     for ours, theirs in zip(found, truth, strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-2)
+
+
+def test_hooks_on_all_modules_see_the_wrapped_layer() -> None:
+    layer = BernoulliDropout(nn.Linear(20, 10), p=0.1).train()
+    seen: list[nn.Module] = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *rest: seen.append(module))
+    try:
+        layer(torch.randn(3, 20))
+    finally:
+        handle.remove()
+    assert layer.layer in seen
+
+
+def test_a_forward_of_the_wrapped_layers_own_is_called() -> None:
+    layer = BernoulliDropout(nn.Linear(20, 10), p=0.1).train()
+    layer.layer.forward = lambda x: x[:, :10] * 0 + 7  # type: ignore[method-assign]
+    assert bool((layer(torch.randn(3, 20)) == 7).all())

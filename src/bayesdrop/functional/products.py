@@ -36,10 +36,13 @@ def _prefers_onednn() -> bool:
 def _maker() -> str:
     """The maker of the processor; "" if the system does not say."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        # The first core tells it: a large machine has many, and a long file.
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
+            return next(
+                (line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), ""
+            )
     except OSError:
         return "GenuineIntel" if "GenuineIntel" in platform.processor() else ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
 
 
 #: whether large products go to oneDNN on this machine

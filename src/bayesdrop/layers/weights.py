@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
 from bayesdrop.errors import LARGEST_WIDTH, must, whole_number
 from bayesdrop.functional.learned_kl import square_sum
@@ -89,11 +90,13 @@ def check_layer(owner: str, layer: nn.Module) -> WeightLayer:
 
 
 def is_plain_linear(layer: nn.Module) -> bool:
-    """Whether calling the layer is its product and nothing else: no subclass, hooks or autocast."""
+    """Whether calling the layer is its product and nothing else: no subclass, own `forward`, hooks or autocast."""
     return (
         type(layer) is nn.Linear
+        and "forward" not in layer.__dict__
         and not (layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
         and not (layer._backward_pre_hooks or torch.is_autocast_enabled(layer.weight.device.type))
+        and not torch_module._has_any_global_hook()  # type: ignore[no-untyped-call]
     )
 
 

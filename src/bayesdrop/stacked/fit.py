@@ -344,7 +344,7 @@ class TableFit:
             num_draws=self.recipe.num_draws,
             dof=dof,
             search=tuple(self._search_row(one, list(picked).count(one)) for one in self.tried),
-            start=self.start if any("start" in one.encoder for one in components) else None,
+            start=self.start if any(self.encoders[one.encoder].guess for one in components) else None,
         )
 
     def _blended(self, kept: Sequence[Tried]) -> tuple[list[Component], float]:

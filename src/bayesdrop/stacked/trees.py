@@ -190,7 +190,8 @@ class Start:
     """What trees and linear maps make of a table: a guess for every part of the rows.
 
     The guess of a part is fitted to the other parts. What is predicted of a row is therefore never by a
-    guess that has seen its target.
+    guess that has seen its target. A network that holds a part out does learn from what the guesses of other
+    parts predict, and these have seen the targets of that part: the slight leak of all stacking.
 
     Attributes:
         parts: (N,) the part of every row.
