@@ -90,7 +90,7 @@ def check_layer(owner: str, layer: nn.Module) -> WeightLayer:
 
 
 def is_plain_linear(layer: nn.Module) -> bool:
-    """Whether calling the layer is its product and nothing else: no subclass, own `forward`, hooks or autocast."""
+    """Whether calling the layer is its product and nothing else: no subclass, hooks or autocast."""
     return (
         type(layer) is nn.Linear
         and "forward" not in layer.__dict__
