@@ -10,7 +10,7 @@ from pathlib import Path
 # From bottom to top: a package imports packages of lower rows, never of its own row or above.
 ROWS = [
     "draws errors operations version",
-    "harmless processes progress randomness scale",
+    "harmless processes progress randomness scale threads",
     "inputs noise",
     "functional trace",
     "gp layers likelihoods linear",

@@ -20,7 +20,7 @@ from bayesdrop.inputs import tensors_in
 from bayesdrop.operations import TABLE, canonical
 from bayesdrop.trace import Leaf
 
-__all__ = ["Map", "Perceptron", "PreparedPerceptron", "Step", "elementwise"]
+__all__ = ["MOSTLY_KEPT", "Map", "Perceptron", "PreparedPerceptron", "Step", "elementwise"]
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,12 @@ class Perceptron:
 
     # kept units
 
-    def kept(self, noise: dict[int, Tensor], draw: int) -> Tensor:
-        """Output (N, D) of one of C draws, from the kept units only."""
+    def kept_draws(self, noise: dict[int, Tensor]) -> Tensor:
+        """Outputs (C, N, D) of C draws, from the kept units of each only."""
         if self._kept is None:
             self._kept = KeptUnits(self.start, self.steps)
-        return self._kept.run(noise, draw)
+        draws = next(iter(noise.values())).shape[0]
+        return torch.stack([self._kept.run(noise, draw) for draw in range(draws)])
 
     def is_two_valued(self, noise: dict[int, Tensor]) -> bool:
         """Whether every noise is a mask: 0 or one number for each unit."""
@@ -199,8 +200,17 @@ class _StackedUnits:
         return memory[: shape[0]]
 
 
+#: share of kept inputs from which on it is less work to take off what is dropped
+MOSTLY_KEPT = 0.6
+
+
 class KeptUnits:
     """Runs one draw after another on compact weights. Activations are (units, N), so that units are rows.
+
+    The input is the same for all draws. Where a draw drops few of its columns, the first map is that of the
+    whole input, computed once for a chunk of draws, less what the dropped columns add:
+
+        W diag(z) x = c W x - c W_dropped x_dropped
 
     Args:
         start: the constant input, (N, K).
@@ -212,24 +222,46 @@ class KeptUnits:
         self.steps = steps
         self.maps = [step for step in steps if isinstance(step, Map)]
         self.scaled: dict[int, tuple[Tensor, Tensor]] = {}
+        #: the scaled weights of the first map, what it is for the whole input, and their columns as rows
+        self.whole: tuple[Tensor, Tensor, Tensor] | None = None
         self.scratch: dict[tuple[int, str], Tensor] = {}
 
     def run(self, noise: dict[int, Tensor], draw: int) -> Tensor:
         """Output (N, D) of one of C draws, from (C, 1, K) noise of every leaf."""
-        kept = [
-            None if step.leaf is None else noise[step.leaf.index][draw].flatten().nonzero().flatten()
-            for step in self.maps
-        ]
-        h = self.start if kept[0] is None else self.start.index_select(0, kept[0])
-        at = 0
+        masks = [None if step.leaf is None else noise[step.leaf.index][draw].flatten() for step in self.maps]
+        kept = [None if mask is None else mask.nonzero().flatten() for mask in masks]
+        h, at = self.start, 0
         for step in self.steps:
             if not isinstance(step, Map):
                 h = step(h)
                 continue
             following = kept[at + 1] if at + 1 < len(self.maps) else None
-            h = self._map(h, at, step, kept[at], following, noise)
+            mask, units = masks[at], kept[at]
+            if h is self.start and mask is not None and units is not None:
+                if len(units) > MOSTLY_KEPT * len(mask):
+                    h = self._less_dropped(step, (mask == 0).nonzero().flatten(), following, noise)
+                    at += 1
+                    continue
+                h = h.index_select(0, units)
+            h = self._map(h, at, step, units, following, noise)
             at += 1
         return h.t()
+
+    def _less_dropped(
+        self, step: Map, dropped: Tensor, outputs: Tensor | None, noise: dict[int, Tensor]
+    ) -> Tensor:
+        """The first map: that of the whole input, less the part of its dropped columns."""
+        weight = self._scaled_weight(0, step, noise)
+        if self.whole is None or self.whole[0] is not weight:
+            whole = matmul(weight, self.start)
+            if step.bias is not None:
+                whole.add_(step.bias.unsqueeze(1))
+            self.whole = (weight, whole, weight.t().contiguous())
+        _, whole, columns = self.whole
+        part = columns.index_select(0, dropped)
+        if outputs is not None:
+            part, whole = part.index_select(1, outputs), whole.index_select(0, outputs)
+        return torch.addmm(whole, part.t(), self.start.index_select(0, dropped), alpha=-1)
 
     def _map(
         self,
