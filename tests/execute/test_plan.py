@@ -398,6 +398,16 @@ def test_units_with_rates_of_their_own_are_taken_off_with_scales_of_their_own() 
     assert_plans_agree(net.double(), normal(9, 30), 70)
 
 
+def test_a_column_that_outweighs_the_others_costs_no_digits_where_it_is_dropped() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Dropout(0.1), nn.Linear(300, 200), nn.Tanh(), nn.Dropout(0.1), nn.Linear(200, 3))
+    x = torch.randn(40, 300)
+    x[7, 5] = 1e9
+    truth = predict(net, x, num_draws=60, plan="whole model").draws
+    draws = predict(net, x, num_draws=60, plan="kept units").draws
+    torch.testing.assert_close(draws, truth, rtol=1e-4, atol=1e-5)
+
+
 def test_threads_of_our_own_change_no_draw_and_leave_torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bayesdrop.execute.plan._THREADS", 0.0)
     started: list[int] = []

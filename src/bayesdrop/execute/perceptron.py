@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -200,6 +200,28 @@ class _StackedUnits:
         return memory[: shape[0]]
 
 
+class _WholeInput(NamedTuple):
+    """A map of an input (K, N), of which draws take off their dropped columns.
+
+    `weight` is that of the map; `columns` has its columns as rows; `product` is the map's output with nothing
+    dropped; `sizes` bound what a column adds to a row, (K, N), and `total` is their sum, (N,).
+    """
+
+    weight: Tensor
+    columns: Tensor
+    product: Tensor
+    sizes: Tensor
+    total: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor | None, start: Tensor) -> _WholeInput:
+        product = matmul(weight, start)
+        if bias is not None:
+            product.add_(bias.unsqueeze(1))
+        sizes = start.abs() * weight.abs().amax(0).unsqueeze(1)
+        return cls(weight, weight.t().contiguous(), product, sizes, sizes.sum(0))
+
+
 #: share of kept inputs from which on it is less work to take off what is dropped
 MOSTLY_KEPT = 0.6
 
@@ -222,8 +244,7 @@ class KeptUnits:
         self.steps = steps
         self.maps = [step for step in steps if isinstance(step, Map)]
         self.scaled: dict[int, tuple[Tensor, Tensor]] = {}
-        #: the scaled weights of the first map, what it is for the whole input, and their columns as rows
-        self.whole: tuple[Tensor, Tensor, Tensor] | None = None
+        self.whole: _WholeInput | None = None
         self.scratch: dict[tuple[int, str], Tensor] = {}
 
     def run(self, noise: dict[int, Tensor], draw: int) -> Tensor:
@@ -239,9 +260,10 @@ class KeptUnits:
             mask, units = masks[at], kept[at]
             if h is self.start and mask is not None and units is not None:
                 if len(units) > MOSTLY_KEPT * len(mask):
-                    h = self._less_dropped(step, (mask == 0).nonzero().flatten(), following, noise)
-                    at += 1
-                    continue
+                    found = self._less_dropped(step, (mask == 0).nonzero().flatten(), following, noise)
+                    if found is not None:
+                        h, at = found, at + 1
+                        continue
                 h = h.index_select(0, units)
             h = self._map(h, at, step, units, following, noise)
             at += 1
@@ -249,19 +271,21 @@ class KeptUnits:
 
     def _less_dropped(
         self, step: Map, dropped: Tensor, outputs: Tensor | None, noise: dict[int, Tensor]
-    ) -> Tensor:
-        """The first map: that of the whole input, less the part of its dropped columns."""
+    ) -> Tensor | None:
+        """The first map: that of the whole input, less the part of its dropped columns.
+
+        None where a row's dropped columns may be most of it: the difference would lose digits.
+        """
         weight = self._scaled_weight(0, step, noise)
-        if self.whole is None or self.whole[0] is not weight:
-            whole = matmul(weight, self.start)
-            if step.bias is not None:
-                whole.add_(step.bias.unsqueeze(1))
-            self.whole = (weight, whole, weight.t().contiguous())
-        _, whole, columns = self.whole
-        part = columns.index_select(0, dropped)
+        if self.whole is None or self.whole.weight is not weight:
+            self.whole = _WholeInput.of(weight, step.bias, self.start)
+        whole = self.whole
+        if bool((whole.sizes.index_select(0, dropped).sum(0) > 0.5 * whole.total).any()):
+            return None
+        part, product = whole.columns.index_select(0, dropped), whole.product
         if outputs is not None:
-            part, whole = part.index_select(1, outputs), whole.index_select(0, outputs)
-        return torch.addmm(whole, part.t(), self.start.index_select(0, dropped), alpha=-1)
+            part, product = part.index_select(1, outputs), product.index_select(0, outputs)
+        return torch.addmm(product, part.t(), self.start.index_select(0, dropped), alpha=-1)
 
     def _map(
         self,
