@@ -33,7 +33,9 @@ _STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
 #: standard errors by which a column must count
 _SURE = 2.5
 #: trees that are grown before it is looked whether there are enough
-_TREES = 50
+_TREES = 40
+#: rows below which trees are small, and few
+_FEW = 3000
 #: rows of a part on which columns are shuffled, and trees are counted, at most
 _SOME = 1000
 #: cells of a table and trees that are looked at at a time
@@ -300,7 +302,7 @@ def _grown(
         [one.trees(len(some), x.shape[1], seed=seed + part) for one in problems]
         for part, some in enumerate(fitted)
     ]
-    most = 250 if x.shape[1] <= 50 else 120
+    most = 120 if x.shape[1] > 50 or len(x) < _FEW else 250
     for count in range(_TREES, most + _TREES, _TREES):
         # Sums over threads round otherwise from machine to machine, and a tree may then cut elsewhere.
         with limits.threadpool_limits(1):
@@ -390,8 +392,8 @@ class _Problem:
         number = self.kind == "number"
         kind = ensemble.HistGradientBoostingRegressor if number else ensemble.HistGradientBoostingClassifier
         return kind(
-            learning_rate=0.07,
-            max_leaf_nodes=16 if rows < 3000 else 31,
+            learning_rate=0.12 if rows < _FEW else 0.07,
+            max_leaf_nodes=16 if rows < _FEW else 31,
             min_samples_leaf=max(4, min(20, rows // 40)),
             l2_regularization=1.0,
             max_features=0.6 if columns <= 50 else 0.3,
