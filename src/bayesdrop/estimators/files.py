@@ -57,6 +57,8 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
     if mixture.target is not None:
         tensors["target.mean"] = torch.from_numpy(mixture.target.mean)
         tensors["target.scale"] = torch.from_numpy(mixture.target.scale)
+        if mixture.shares is not None:
+            tensors["shares"] = torch.from_numpy(mixture.shares)
     classes = getattr(estimator, "classes_", None)
     names = getattr(estimator, "feature_names_in_", None)
     header = {
@@ -104,6 +106,11 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
         mean, scale = tensors.pop("target.mean"), tensors.pop("target.scale")
         _check("target", mean.dim() == 1 and mean.shape == scale.shape)
         target = TargetScale(_array(mean), _array(scale))
+    shares = None
+    if "shares" in tensors:
+        shares = _array(tensors.pop("shares"))
+        sound = target is not None and shares.ndim == 2 and shares.shape[1] == len(target.mean)
+        _check("shares", sound and bool(((shares >= 0) & (shares <= 1)).all()))
     _check("tensors", not tensors)
     classes = header["classes"]
     _check("classes", (classes is None) == (target is not None) and isinstance(classes, list | None))
@@ -134,6 +141,7 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
         num_draws=header["num_draws"],
         dof=math.inf if dof is None else float(dof),
         search=tuple(search),
+        shares=shares,
     )
     estimator.n_features_in_ = columns
     if names is not None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -144,7 +145,7 @@ def mixture_log_prob(parts: Sequence[HeldOut], calibrations: Sequence[Calibratio
 
 
 def _noise_log_prob(square: Tensor, log_variance: Tensor, dof: float) -> Tensor:
-    """Student's t with squared scale exp(log_variance), or a Gaussian, at squared errors; summed over targets."""
+    """Student's t with squared scale exp(log_variance), or a Gaussian, at squared errors, over targets."""
     square = square * (-log_variance).exp()
     if math.isinf(dof):
         value: Tensor = -0.5 * (square + log_variance + math.log(2 * math.pi)).sum(-1)
@@ -183,7 +184,9 @@ def calibrate(
     joined = _Joined([_thinned(part, thin) for part in parts], first)
 
     if noise in LOGITS:
-        found = max((2.0 ** (step / 2) for step in range(-6, 3)), key=lambda s: joined.value(0.0, s, math.inf))
+        found = max(
+            (2.0 ** (step / 2) for step in range(-6, 3)), key=lambda s: joined.value(0.0, s, math.inf)
+        )
         near = [found * 2.0 ** (step / 8) for step in range(-3, 4)]
         return Calibration(slope=max(near, key=lambda s: joined.value(0.0, s, math.inf)))
     sloped = noise == "heteroscedastic" and given is None and not any(part.one_width for part in parts)
@@ -228,12 +231,15 @@ class _Joined:
     def __init__(self, parts: Sequence[HeldOut], first: Sequence[Calibration]) -> None:
         self.noise = parts[0].noise
         counts = sorted({len(part.outputs) for part in parts})
-        groups = [[place for place, part in enumerate(parts) if len(part.outputs) == count] for count in counts]
+        groups = [
+            [place for place, part in enumerate(parts) if len(part.outputs) == count] for count in counts
+        ]
         self.pieces = [
             _Piece([parts[place] for place in group], [first[place] for place in group]) for group in groups
         ]
         rows = torch.cat([piece.rows for piece in self.pieces])
-        _, self.places, self.counts = rows.unique(return_inverse=True, return_counts=True)
+        _, places, counts = np.unique(rows.numpy(), return_inverse=True, return_counts=True)
+        self.places, self.counts = torch.from_numpy(places), torch.from_numpy(counts)
 
     @property
     def centre(self) -> float:
@@ -246,8 +252,8 @@ class _Joined:
         scores = torch.cat([piece.log_prob(shift, slope, dof) for piece in self.pieces])
         if len(self.counts) == len(scores):
             return float(scores.nanmean())
-        largest = torch.full((len(self.counts),), -math.inf, dtype=scores.dtype)
-        largest = largest.scatter_reduce(0, self.places, scores, "amax").clamp_min(torch.finfo(scores.dtype).min)
+        least = torch.full((len(self.counts),), torch.finfo(scores.dtype).min, dtype=scores.dtype)
+        largest = least.scatter_reduce(0, self.places, scores, "amax")
         total = torch.zeros_like(largest).index_add(0, self.places, (scores - largest[self.places]).exp())
         return float((largest + total.log() - self.counts.log()).nanmean())
 

@@ -61,6 +61,7 @@ class TrainingTable:
         classes: how many classes there are.
         seed: of everything random.
         name: of the table.
+        groups: (N,) the group of every row, 0, 1, ...; rows of one group are never cut apart.
     """
 
     x: Array
@@ -69,12 +70,16 @@ class TrainingTable:
     classes: int | None = None
     seed: int = 0
     name: str = ""
+    groups: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or len(self.x) < 1 or self.x.shape[1] < 1:
             raise ValueError(must("TrainingTable", "x", "of shape (N, K), neither of them 0", self.x.shape))
         if len(self.y) != len(self.x):
             raise ValueError(must("TrainingTable", "y", f"{len(self.x)} rows", len(self.y)))
+        if self.groups is not None and self.groups.shape != (len(self.x),):
+            want = f"of shape ({len(self.x)},)"
+            raise ValueError(must("TrainingTable", "groups", want, self.groups.shape))
 
     @cached_property
     def target(self) -> TargetScale | None:

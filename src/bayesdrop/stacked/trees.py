@@ -296,7 +296,7 @@ def _grown(
     *,
     seed: int,
 ) -> tuple[list[Trees], int]:
-    """Trees of every part, and how many of them suit unseen rows best; no more are grown once these are past."""
+    """Trees of every part, and how many of them suit unseen rows best; they grow until these are past."""
     limits = require("threadpoolctl", extra="sklearn", owner="boosted trees")
     models = [
         [one.trees(len(some), x.shape[1], seed=seed + part) for one in problems]
