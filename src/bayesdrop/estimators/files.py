@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must
+from bayesdrop.likelihoods import Warp
 from bayesdrop.stacked.encode import Encoder
 from bayesdrop.stacked.heads import LOGITS, outputs_for
 from bayesdrop.stacked.job import Trained
@@ -67,6 +68,7 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
         "components": components,
         "num_draws": mixture.num_draws,
         "dof": None if math.isinf(mixture.dof) else mixture.dof,
+        "warp": None if mixture.target is None else mixture.target.warp.as_dict(),
         "search": list(mixture.search),
         "columns": int(estimator.n_features_in_),
         "column_names": None if names is None else [str(name) for name in names],
@@ -105,7 +107,10 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
     if "target.mean" in tensors:
         mean, scale = tensors.pop("target.mean"), tensors.pop("target.scale")
         _check("target", mean.dim() == 1 and mean.shape == scale.shape)
-        target = TargetScale(_array(mean), _array(scale))
+        # Files of before have none.
+        warp = Warp.from_dict(header.get("warp") or {})
+        _check("warp", warp.is_plain or len(mean) == 1)
+        target = TargetScale(_array(mean), _array(scale), warp)
     shares = None
     if "shares" in tensors:
         shares = _array(tensors.pop("shares"))

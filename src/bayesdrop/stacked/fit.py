@@ -24,6 +24,7 @@ from bayesdrop.stacked.held_out import (
 )
 from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.mixture import Component, Mixture
+from bayesdrop.stacked.natures import with_natures
 from bayesdrop.stacked.out_of_fold import central_shares
 from bayesdrop.stacked.proposals import Proposals
 from bayesdrop.stacked.recipe import Candidate, FitRecipe, bins_for
@@ -60,6 +61,7 @@ def fit_tables(
     recipes = [recipe] * len(tables) if isinstance(recipe, FitRecipe) else list(recipe)
     if len(recipes) != len(tables):
         raise ValueError(must("fit_tables", "recipe", f"one, or one for each of {len(tables)}", len(recipes)))
+    tables = with_natures(tables, [one.natures for one in recipes], processes=processes)
     fits = [TableFit(table, one) for table, one in zip(tables, recipes, strict=True)]
 
     def run(wanted: Sequence[tuple[TableFit, Tried, int, range]]) -> None:
@@ -456,6 +458,8 @@ def grow(
         )
         for name, encoder in encoders.items()
     }
+    if mixture.target is not None:
+        table = replace(table, warp=mixture.target.warp)
     targets = table.targets_in(mixture.target)
     source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([table.seed, size])))
     jobs: list[Job] = []

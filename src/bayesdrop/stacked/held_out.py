@@ -238,8 +238,8 @@ class _Joined:
             _Piece([parts[place] for place in group], [first[place] for place in group]) for group in groups
         ]
         rows = torch.cat([piece.rows for piece in self.pieces])
-        _, places, counts = np.unique(rows.numpy(), return_inverse=True, return_counts=True)
-        self.places, self.counts = torch.from_numpy(places), torch.from_numpy(counts)
+        _, places, times = np.unique(rows.numpy(), return_inverse=True, return_counts=True)
+        self.places, self.counts = torch.from_numpy(places), torch.from_numpy(times)
 
     @property
     def centre(self) -> float:

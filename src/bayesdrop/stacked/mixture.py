@@ -12,7 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    WarpedGaussian,
+)
 from bayesdrop.predict import Prediction
 from bayesdrop.stacked.encode import Array, Encoder, Seen
 from bayesdrop.stacked.heads import expected
@@ -63,7 +70,7 @@ class Mixture:
     @property
     def outputs(self) -> int:
         """Numbers of a draw for one row: D, 2 D or K."""
-        if self.target is not None and isinstance(self.likelihood, HeteroscedasticGaussian):
+        if self.target is not None and not isinstance(self.likelihood, Gaussian):
             return 2 * len(self.target.mean)
         return self.components[0].network.widths[-1]
 
@@ -82,6 +89,8 @@ class Mixture:
         """What `draws` mean."""
         if self.target is None:
             return Bernoulli() if self.noise == "labels" else Categorical()
+        if not self.target.warp.is_plain:
+            return WarpedGaussian(self.target.warp)
         level = self.components[0].network.log_noise_std
         if len(self.components) > 1 or level is None or math.isfinite(self.dof):
             return HeteroscedasticGaussian()
@@ -168,13 +177,10 @@ class Mixture:
         means = []
         for component in self.components:
             output = mean_weight_outputs(component.network, inputs[component.encoder]).double()
-            if self.target is not None:
-                output = self.target.outputs(output, heteroscedastic=self.noise == "heteroscedastic")
-            means.append(
-                expected(
-                    output, self.noise, output.shape[-1] if self.target is None else len(self.target.mean)
-                )
-            )
+            if self.target is None:
+                means.append(expected(output, self.noise, output.shape[-1]))
+            else:
+                means.append(self.likelihood.moments(self.in_units(component.network, output))[0])
         return torch.stack(means).mean(0)
 
     def rates(self) -> list[list[float]]:
