@@ -265,7 +265,7 @@ def _fit(
     if quiet:
         print((output / "report.html").resolve())
         return
-    print("On the rows that were held out:")
+    print("On rows that the networks had not seen:")
     print_rows(result.rows())
     print(f"Model:  {output.resolve()}")
     print(f"Report: {(output / 'report.html').resolve()}")

@@ -56,8 +56,7 @@ def natures_of(y: Array) -> list[Warp]:
     low = 0.0 if 0 <= least <= 0.05 * np.median(y) else -math.inf
     counts = whole and 0 <= least <= 1
     plain = Warp(whole=True, low=0.0 if counts else -math.inf) if whole else Warp(low=low)
-    centred = y - y.mean()
-    skewness = float((centred**3).mean() / max(spread**3, 1e-300))
+    skewness = float((((y - y.mean()) / max(spread, 1e-300)) ** 3).mean())
     if abs(skewness) < _SKEWED or len(np.unique(y)) < 5:
         return [plain]
     centre = 0.0 if least >= 0 else float(np.median(y))
