@@ -61,7 +61,10 @@ def fit(
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
     draws: Annotated[int | None, typer.Option(min=2, help="Functions drawn for a prediction.")] = None,
-    held_out: Annotated[float, typer.Option(help="Share of rows that the fit does not see.")] = 0.15,
+    held_out: Annotated[
+        float | None,
+        typer.Option(help="Share of rows that no network sees; without it each holds out a part."),
+    ] = None,
     refit: Annotated[bool, typer.Option("--refit", help="Fit once more to all rows at the end.")] = False,
     level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
     defer_share: Annotated[
@@ -70,6 +73,9 @@ def fit(
     defer_error: DeferError = None,
     defer_by: Annotated[
         str | None, typer.Option(help="std, epistemic, aleatoric; entropy, mutual_information, max_prob.")
+    ] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="A column whose rows of one value are held out together.")
     ] = None,
     schema: SchemaFile = None,
     categorical: Categorical = None,
@@ -119,6 +125,7 @@ def fit(
             numbers=numbers_of,
             dates=dates_of,
             schema=None if schema is None else read_schema(schema),
+            groups=groups,
         )
         reading = {"separator": separator, "encoding": encoding, "sheet": sheet}
         _fit(data, output, options, reading, force, quiet)
@@ -258,7 +265,7 @@ def _fit(
     if quiet:
         print((output / "report.html").resolve())
         return
-    print("On the rows that were held out:")
+    print("On rows that the networks had not seen:")
     print_rows(result.rows())
     print(f"Model:  {output.resolve()}")
     print(f"Report: {(output / 'report.html').resolve()}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,6 +23,7 @@ from bayesdrop.scale import check_scale
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.fit import fit_tables, grow
 from bayesdrop.stacked.mixture import Mixture
+from bayesdrop.stacked.out_of_fold import out_of_fold
 from bayesdrop.stacked.recipe import PRESETS, Candidate, FitRecipe, preset_recipe
 from bayesdrop.stacked.settings import NoiseModel, Settings
 from bayesdrop.stacked.table import TrainingTable
@@ -156,22 +158,31 @@ class DropoutEstimator(BaseEstimator):
             bins = chosen.pop("bins", first.bins)
             yield replace(first, settings=replace(first.settings, **chosen), bins=bins)
 
-    def _fit_table(self, x: Array, y: NDArray[Any], weight: Array | None, classes: int | None) -> None:
+    def _fit_table(
+        self,
+        x: Array,
+        y: NDArray[Any],
+        weight: Array | None,
+        classes: int | None,
+        groups: NDArray[np.int64] | None = None,
+    ) -> None:
         if weight is not None:
             seen = weight > 0
             x, y, weight = x[seen], y[seen], weight[seen]
+            groups = None if groups is None else groups[seen]
             if bool((weight == weight[0]).all()):
                 weight = None
         self._check_rows(x, y)
         check_scale(self._owner, "X", x)
         recipe = self.recipe(*x.shape)
-        table = TrainingTable(x, y, weight=weight, classes=classes, seed=self._seed())
+        self._check_groups(groups, recipe)
+        table = TrainingTable(x, y, weight=weight, classes=classes, seed=self._seed(), groups=groups)
         self.mixture_: Mixture = fit_tables(
             [table], recipe, processes=self.processes, progress=self.progress
         )[0]
         self._table: TrainingTable | None = table
 
-    def _grow_table(self, x: Array, y: NDArray[Any], weight: Array | None) -> None:
+    def _grow_table(self, x: Array, y: NDArray[Any], weight: Array | None, groups: Any = None) -> None:
         """Further rows for networks that are there already."""
         table = getattr(self, "_table", None)
         if table is None:
@@ -183,9 +194,45 @@ class DropoutEstimator(BaseEstimator):
             old = np.ones(len(table.x)) if table.weight is None else table.weight
             new = np.ones(len(x)) if weight is None else weight
             weight = np.concatenate([old, new])
-        grown = replace(table, x=np.concatenate([table.x, x]), y=np.concatenate([table.y, y]), weight=weight)
+        if (groups is None) != (table.groups is None):
+            want = "given where `fit` was given them, and only there"
+            raise ValueError(must(self._owner, "groups", want, None if groups is None else "groups"))
+        named = self._grouped(groups, x, new=False)
+        grown = replace(
+            table,
+            x=np.concatenate([table.x, x]),
+            y=np.concatenate([table.y, y]),
+            weight=weight,
+            groups=None if named is None else np.concatenate([table.groups, named]),
+        )
         self.mixture_ = grow(self.mixture_, grown, len(table.x), epochs=self.epochs, processes=self.processes)
         self._table = grown
+
+    def _grouped(self, groups: Any, x: Array, *, new: bool = True) -> NDArray[np.int64] | None:
+        """(N,) numbers of groups that were given by names or numbers; unless `new`, names keep theirs."""
+        if new:
+            self._groups: dict[Any, int] = {}
+        if groups is None:
+            return None
+        named = np.asarray(groups)
+        if named.shape != (len(x),):
+            raise ValueError(must(self._owner, "groups", f"of shape ({len(x)},), one a row", named.shape))
+        lacking = [name is None or (isinstance(name, float) and math.isnan(name)) for name in named.tolist()]
+        if any(lacking):
+            raise ValueError(
+                must(self._owner, "groups", "known for every row", f"row {lacking.index(True)}: none")
+            )
+        places = self._groups
+        return np.array([places.setdefault(name, len(places)) for name in named.tolist()], dtype=np.int64)
+
+    def _check_groups(self, groups: NDArray[np.int64] | None, recipe: FitRecipe) -> None:
+        if groups is None or not recipe.parts:
+            return
+        if recipe.holdout == "last":
+            want = f"None with the preset {self.preset!r}, which holds out the last rows"
+            raise ValueError(must(self._owner, "groups", want, "groups"))
+        if len(np.unique(groups)) < 2:
+            raise ValueError(must(self._owner, "groups", "of at least 2 groups", "1 group"))
 
     def _check_rows(self, x: Array, y: NDArray[Any]) -> None:
         if len(x) < 2:
@@ -199,6 +246,31 @@ class DropoutEstimator(BaseEstimator):
             if not np.isfinite(weight).all():
                 raise ValueError("Weights must be finite.")
         return weight
+
+    def out_of_fold(self) -> Iterator[tuple[NDArray[np.int64], Prediction]]:
+        """Predictions of the rows of the fit by the networks that did not see them, some rows at a time.
+
+        They measure the estimator without rows of their own: every network of the default holds out a part
+        of the rows. Yields places of rows, among those of weight above 0, and their predictions; none where
+        networks were fitted to all rows, and of long tables at most 4,000 rows.
+        """
+        check_is_fitted(self)
+        table = getattr(self, "_table", None)
+        if table is None:
+            raise ValueError(
+                f"{self._owner}.out_of_fold: a loaded estimator does not hold the rows it was fitted to."
+            )
+        return out_of_fold(self.mixture_, table.x)
+
+    def holds_rows_out(self, rows: int, columns: int) -> bool:
+        """Whether a fit to a table of a size keeps networks that held rows out: it then has `out_of_fold`.
+
+        Args:
+            rows: N.
+            columns: inputs.
+        """
+        recipe = self.recipe(rows, columns)
+        return recipe.parts > 0 and not recipe.refit
 
     @property
     def search_results_(self) -> tuple[dict[str, Any], ...]:

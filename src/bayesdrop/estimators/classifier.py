@@ -72,28 +72,36 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
     _owner = "DropoutClassifier"
     multilabel_: bool
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit to rows.
 
         Args:
             X: (N, K) numbers, an array or a frame.
             y: (N,) labels, or (N, L) of 0 and 1.
             sample_weight: (N,) weights of the rows; those of weight 0 are left out.
+            groups: (N,) names or numbers of groups, as of patients or shops, of which new rows may have new
+                ones. Rows of one group are never held out apart.
         """
         x, labels = self._validated(X, y, reset=True)
         if self.multilabel_:
-            self._fit_table(x, labels, self._weight(sample_weight, x), None)
+            self._fit_table(x, labels, self._weight(sample_weight, x), None, self._grouped(groups, x))
             return self
         self.classes_ = np.unique(labels)
         weight = self._weight(sample_weight, x)
         seen = labels if weight is None else labels[weight > 0]
         if len(np.unique(seen)) < 2:
             raise ValueError(f"{self._owner}: `y` must have at least 2 classes; got one class.")
-        self._fit_table(x, self._places(labels), weight, len(self.classes_))
+        self._fit_table(x, self._places(labels), weight, len(self.classes_), self._grouped(groups, x))
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Sequence[Any] | None = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        classes: Sequence[Any] | None = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
     ) -> Self:
         """Go on with further rows: the networks are trained on all rows so far, from where they are.
 
@@ -103,19 +111,21 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
             classes: all labels there will ever be, in the first call; those of `y` if None. With several
                 labels a row, the numbers of the columns.
             sample_weight: (N,) weights of the rows.
+            groups: (N,) where the first rows had groups, and only then.
         """
         if not self.__sklearn_is_fitted__():
             x, labels = self._validated(X, y, reset=True)
             if self.multilabel_:
                 self._check_columns(classes)
-                self._fit_table(x, labels, self._weight(sample_weight, x), None)
+                self._fit_table(x, labels, self._weight(sample_weight, x), None, self._grouped(groups, x))
                 return self
             self.classes_ = np.unique(labels if classes is None else classes)
-            self._fit_table(x, self._places(labels), self._weight(sample_weight, x), len(self.classes_))
+            weight, own = self._weight(sample_weight, x), self._grouped(groups, x)
+            self._fit_table(x, self._places(labels), weight, len(self.classes_), own)
             return self
         x, labels = self._validated(X, y, reset=False)
         places = labels if self.multilabel_ else self._places(labels)
-        self._grow_table(x, places, self._weight(sample_weight, x))
+        self._grow_table(x, places, self._weight(sample_weight, x), groups)
         return self
 
     def predict_proba(self, X: Any) -> Array:

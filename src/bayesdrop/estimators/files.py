@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must
+from bayesdrop.likelihoods import Warp
 from bayesdrop.stacked.encode import Encoder
 from bayesdrop.stacked.heads import LOGITS, outputs_for
 from bayesdrop.stacked.job import Trained
@@ -57,6 +58,8 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
     if mixture.target is not None:
         tensors["target.mean"] = torch.from_numpy(mixture.target.mean)
         tensors["target.scale"] = torch.from_numpy(mixture.target.scale)
+        if mixture.shares is not None:
+            tensors["shares"] = torch.from_numpy(mixture.shares)
     classes = getattr(estimator, "classes_", None)
     names = getattr(estimator, "feature_names_in_", None)
     header = {
@@ -65,6 +68,7 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
         "components": components,
         "num_draws": mixture.num_draws,
         "dof": None if math.isinf(mixture.dof) else mixture.dof,
+        "warp": None if mixture.target is None else mixture.target.warp.as_dict(),
         "search": list(mixture.search),
         "columns": int(estimator.n_features_in_),
         "column_names": None if names is None else [str(name) for name in names],
@@ -103,7 +107,15 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
     if "target.mean" in tensors:
         mean, scale = tensors.pop("target.mean"), tensors.pop("target.scale")
         _check("target", mean.dim() == 1 and mean.shape == scale.shape)
-        target = TargetScale(_array(mean), _array(scale))
+        # Files of before have none.
+        warp = Warp.from_dict(header.get("warp") or {})
+        _check("warp", warp.is_plain or len(mean) == 1)
+        target = TargetScale(_array(mean), _array(scale), warp)
+    shares = None
+    if "shares" in tensors:
+        shares = _array(tensors.pop("shares"))
+        sound = target is not None and shares.ndim == 2 and shares.shape[1] == len(target.mean)
+        _check("shares", sound and bool(((shares >= 0) & (shares <= 1)).all()))
     _check("tensors", not tensors)
     classes = header["classes"]
     _check("classes", (classes is None) == (target is not None) and isinstance(classes, list | None))
@@ -134,6 +146,7 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
         num_draws=header["num_draws"],
         dof=math.inf if dof is None else float(dof),
         search=tuple(search),
+        shares=shares,
     )
     estimator.n_features_in_ = columns
     if names is not None:

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from bayesdrop.errors import is_one_of, must, told_by
+from bayesdrop.errors import is_one_of, must, real_number, told_by
 from bayesdrop.estimators.base import DropoutEstimator, as_numbers, large_numbers
+from bayesdrop.predict import Prediction
 from bayesdrop.stacked.encode import Array
+from bayesdrop.stacked.out_of_fold import interval_levels
 from bayesdrop.stacked.settings import NoiseModel
 
 __all__ = ["DropoutRegressor"]
@@ -84,30 +86,33 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit to rows.
 
         Args:
             X: (N, K) numbers, an array or a frame.
             y: (N,) or (N, D) targets.
             sample_weight: (N,) weights of the rows; those of weight 0 are left out.
+            groups: (N,) names or numbers of groups, as of patients or shops, of which new rows may have new
+                ones. Rows of one group are never held out apart, and intervals hold for rows of new groups.
         """
         x, target = self._validated(X, y, reset=True)
-        self._fit_table(x, target, self._weight(sample_weight, x), None)
+        self._fit_table(x, target, self._weight(sample_weight, x), None, self._grouped(groups, x))
         return self
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Go on with further rows: the networks are trained on all rows so far, from where they are.
 
         Args:
             X: (N, K) numbers.
             y: (N,) or (N, D) targets.
             sample_weight: (N,) weights of the rows.
+            groups: (N,) where the first rows had groups, and only then.
         """
         if not self.__sklearn_is_fitted__():
-            return self.fit(X, y, sample_weight)
+            return self.fit(X, y, sample_weight, groups=groups)
         x, target = self._validated(X, y, reset=False)
-        self._grow_table(x, target, self._weight(sample_weight, x))
+        self._grow_table(x, target, self._weight(sample_weight, x), groups)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -124,16 +129,41 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         return self._shaped(mean), self._shaped(np.concatenate([as_numbers(part[1]) for part in parts]))
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
-        """Lower and upper ends of central intervals that hold `level` of the probability.
+        """Lower and upper ends of intervals that hold a share `level` of targets.
+
+        They are quantiles of the predictive distribution, as many of its probability between them as it took
+        for `level` of the rows of the fit, each predicted by the networks that held it out (see
+        `bayesdrop.stacked.out_of_fold`). Where no rows were held out, or too few, the distribution's own.
 
         Args:
             X: (N, K) numbers.
             level: in (0, 1).
         """
-        ends = [one.interval(level) for one in self.predictions(X)]
-        lower = np.concatenate([as_numbers(low) for low, _ in ends])
-        upper = np.concatenate([as_numbers(high) for _, high in ends])
-        return self._shaped(lower), self._shaped(upper)
+        level = real_number(f"{self._owner}.predict_interval", "level", level, "in (0, 1)", above=0, below=1)
+        lower, upper = [], []
+        for prediction in self.predictions(X):
+            low, high = self.interval_of(prediction, level)
+            lower.append(low)
+            upper.append(high)
+        return self._shaped(np.concatenate(lower)), self._shaped(np.concatenate(upper))
+
+    def interval_of(
+        self, prediction: Prediction, level: float, *, shares: Array | None = None
+    ) -> tuple[Array, Array]:
+        """As `predict_interval`, (N, D) each, of a prediction that was made by `predictions`.
+
+        Args:
+            prediction: of this estimator.
+            level: in (0, 1).
+            shares: that set the interval; those of the fit if None.
+        """
+        shares = self.mixture_.shares if shares is None else shares
+        levels = np.full(self._num_targets, level) if shares is None else interval_levels(shares, level)
+        ends = [prediction.interval(float(one)) for one in np.unique(levels)]
+        which = np.searchsorted(np.unique(levels), levels)
+        found = [np.stack([as_numbers(pair[end]) for pair in ends]) for end in (0, 1)]
+        columns = np.arange(len(levels))
+        return found[0][which, :, columns].T, found[1][which, :, columns].T
 
     def log_likelihood(self, X: Any, y: Any) -> Array:
         """(N,) log density of each target, in the target's units: nats, higher is better.

@@ -6,6 +6,7 @@ from bayesdrop.likelihoods.categorical import Categorical, Multinomial, SoftmaxL
 from bayesdrop.likelihoods.gaussian import Gaussian
 from bayesdrop.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from bayesdrop.likelihoods.laplace import Laplace
+from bayesdrop.likelihoods.warped import Warp, WarpedGaussian
 
 __all__ = [
     "Bernoulli",
@@ -19,4 +20,6 @@ __all__ = [
     "Multinomial",
     "NumberLikelihood",
     "SoftmaxLikelihood",
+    "Warp",
+    "WarpedGaussian",
 ]

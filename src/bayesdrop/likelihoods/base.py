@@ -42,6 +42,10 @@ class NumberLikelihood(Likelihood):
     def quantile(self, output: Tensor, q: float) -> Tensor:
         """The value that y stays below with chance q, element by element."""
 
+    def settled(self, value: Tensor) -> Tensor:
+        """What a number near `value` must be to be one that y can have: itself, unless y is whole or ends."""
+        return value
+
 
 class ConstantNoise(NumberLikelihood):
     """y is the output plus noise of mean zero, whose distribution is the same for all rows."""

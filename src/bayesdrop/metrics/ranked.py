@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bayesdrop.errors import must, must_be_finite
-from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian, Laplace
+from bayesdrop.likelihoods import Gaussian, HeteroscedasticGaussian, Laplace, WarpedGaussian
 from bayesdrop.metrics.targets import regression_targets
 from bayesdrop.predict import Prediction
 
@@ -16,6 +16,8 @@ __all__ = ["crps", "half_mean_distance"]
 
 #: draws x points that are worked on at a time: 8 MiB in double precision
 _BLOCK = 2**20
+#: values of a grid at which a distribution function is looked at
+_LEVELS = 400
 
 
 def crps(prediction: Prediction, y: Tensor) -> Tensor:
@@ -25,16 +27,20 @@ def crps(prediction: Prediction, y: Tensor) -> Tensor:
 
     F is the predictive distribution of one output: the mixture of T Gaussian or Laplace distributions, for
     which both expectations are known, or the T draws themselves if there is no likelihood. A point
-    forecast scores its absolute error.
+    forecast scores its absolute error. Of other likelihoods of numbers the integral is taken over a grid of
+    their quantiles.
 
     Args:
-        prediction: with its draws kept; a Gaussian or Laplace likelihood, or none.
+        prediction: with its draws kept; a likelihood of numbers, or none.
         y: (N, D) targets.
 
     Returns: shape (). In units of y; lower is better.
     Reference: Gneiting & Raftery (2007); Grimit et al. (2006), Eq. 5 (the mixture).
     """
     target = regression_targets("crps", prediction, y).reshape(-1)
+    if isinstance(prediction.likelihood, WarpedGaussian):
+        with torch.no_grad():
+            return _warped_scores(prediction, y).mean().to(prediction.mean.dtype)
     mean, std = _components(prediction)
     total = torch.zeros((), dtype=torch.float64)
     columns = max(1, _BLOCK // mean.shape[0])
@@ -47,6 +53,38 @@ def crps(prediction: Prediction, y: Tensor) -> Tensor:
         away = _mean_absolute(target[block] - centre, width).mean(0)
         total += (away - half_mean_distance(centre, width)).sum()
     return (total / target.shape[0]).to(prediction.mean.dtype)
+
+
+def _warped_scores(prediction: Prediction, y: Tensor) -> Tensor:
+    """(N, D) integrals of (F(v) - 1[v >= y])^2: a sum over whole numbers, or over a grid of quantiles."""
+    likelihood = prediction.likelihood
+    assert isinstance(likelihood, WarpedGaussian)
+    found = []
+    rows = max(1, _BLOCK // prediction.draws.shape[0])
+    levels = torch.special.ndtr(torch.linspace(-5, 5, 41, dtype=torch.float64))
+    for start in range(0, len(y), rows):
+        draws = prediction.draws[:, start : start + rows].to(torch.float64)
+        target = y[start : start + rows].to(torch.float64)
+        some = draws if likelihood.warp.whole else draws[:: max(1, len(draws) // 50)]
+        ends = torch.cat([likelihood.quantile(some, float(level)) for level in levels])
+        if likelihood.warp.whole:
+            first, last = torch.minimum(ends.amin(), target.amin()), torch.maximum(ends.amax(), target.amax())
+            total = torch.zeros_like(target)
+            for value in range(math.floor(first), math.ceil(last) + 1):
+                below = likelihood.cdf(draws, torch.full_like(target, value)).mean(0)
+                # F is constant from one whole number to the next.
+                length = (target - value).clamp(0, 1)
+                total += length * below.square() + (1 - length) * (1 - below).square()
+            found.append(total)
+            continue
+        places = torch.linspace(0, len(ends) - 1, _LEVELS).round().long()
+        # With the target among them, every piece lies on one side of it.
+        grid = torch.cat([ends.sort(0).values[places], target[None]]).sort(0).values
+        below = torch.stack([likelihood.cdf(draws, value).mean(0) for value in grid])
+        left = grid[1:] <= target
+        pieces = [torch.where(left, part, 1 - part).square() for part in (below[:-1], below[1:])]
+        found.append((0.5 * (pieces[0] + pieces[1]) * grid.diff(dim=0)).sum(0))
+    return torch.cat(found)
 
 
 def _laplace_scores(y: Tensor, centre: Tensor, scale: Tensor) -> Tensor:

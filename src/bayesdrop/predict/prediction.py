@@ -484,10 +484,12 @@ def _mixture_quantile(likelihood: NumberLikelihood, draws: Tensor, q: float) -> 
     # The mixture's quantile lies between the smallest and the largest of its components' quantiles.
     ends = likelihood.quantile(draws, q)
     lower, upper = ends.amin(0), ends.amax(0)
+    # Where much of the probability is at one value, as at a bound, that may be the quantile.
+    upper = torch.where(likelihood.cdf(draws, lower).mean(0) >= q, lower, upper)
     for _ in range(60 if dtype == torch.float64 else 32):
         middle = 0.5 * (lower + upper)
         below = likelihood.cdf(draws, middle).mean(0) < q
         lower = torch.where(below, middle, lower)
         upper = torch.where(below, upper, middle)
-    value: Tensor = 0.5 * (lower + upper)
+    value: Tensor = likelihood.settled(0.5 * (lower + upper))
     return value.to(dtype)

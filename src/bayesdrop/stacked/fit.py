@@ -24,6 +24,8 @@ from bayesdrop.stacked.held_out import (
 )
 from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.mixture import Component, Mixture
+from bayesdrop.stacked.natures import with_natures
+from bayesdrop.stacked.out_of_fold import central_shares
 from bayesdrop.stacked.proposals import Proposals
 from bayesdrop.stacked.recipe import Candidate, FitRecipe, bins_for
 from bayesdrop.stacked.settings import Settings
@@ -59,6 +61,7 @@ def fit_tables(
     recipes = [recipe] * len(tables) if isinstance(recipe, FitRecipe) else list(recipe)
     if len(recipes) != len(tables):
         raise ValueError(must("fit_tables", "recipe", f"one, or one for each of {len(tables)}", len(recipes)))
+    tables = with_natures(tables, [one.natures for one in recipes], processes=processes)
     fits = [TableFit(table, one) for table, one in zip(tables, recipes, strict=True)]
 
     def run(wanted: Sequence[tuple[TableFit, Tried, int, range]]) -> None:
@@ -97,7 +100,14 @@ def fit_tables(
     ]
     trained = iter(train(jobs, processes=processes, progress=progress))
     refitted = {fit: [next(trained) for _ in range(fit.recipe.restarts)] for fit in refits}
-    return [fit.result(picked[fit], refitted.get(fit)) for fit in fits]
+    return [_with_shares(fit.result(picked[fit], refitted.get(fit)), fit.table) for fit in fits]
+
+
+def _with_shares(mixture: Mixture, table: TrainingTable) -> Mixture:
+    """The mixture of numbers with what sets its intervals, where rows were held out."""
+    if mixture.target is None or all(one.held is None for one in mixture.components):
+        return mixture
+    return replace(mixture, shares=central_shares(mixture, table.x, table.y, groups=table.groups))
 
 
 @dataclass(eq=False)
@@ -129,7 +139,13 @@ class TableFit:
     def __init__(self, table: TrainingTable, recipe: FitRecipe) -> None:
         self.table, self.recipe = table, recipe
         self.size = len(table.x)
-        self.folds = max(2, min(recipe.folds, self.size))
+        units = self.size if table.groups is None else len(np.unique(table.groups))
+        if table.groups is not None and recipe.parts and (units < 2 or recipe.holdout == "last"):
+            want = "None with holdout='last'" if recipe.holdout == "last" else "of at least 2 groups"
+            raise ValueError(
+                must("fit_tables", "groups", want, f"{units} group" + ("s" if units != 1 else ""))
+            )
+        self.folds = max(2, min(recipe.folds, units))
         #: networks of a block
         self.parts = min(recipe.parts, self.folds) if self.size > 1 else 0
         self.encoders: dict[str, Encoder] = {}
@@ -154,12 +170,10 @@ class TableFit:
 
     def _grown(self) -> Start | None:
         """Guesses, one for each of some parts of the rows; a part of ours lies in one of these."""
-        place = np.empty(self.size, dtype=np.int64)
-        place[self._order(0)] = np.arange(self.size)
         table = self.table
         y = table.targets.numpy() if table.target is not None else table.y
         return guess_table(
-            table.x, y, place % self.folds % self.groups, classes=table.classes, weight=table.weight,
+            table.x, y, self._folds_of(0) % self.groups, classes=table.classes, weight=table.weight,
             seed=table.seed,
         )  # fmt: skip
 
@@ -223,14 +237,30 @@ class TableFit:
         key = np.random.SeedSequence([self.table.seed, 10_000 + number])
         return np.random.Generator(np.random.SFC64(key)).permutation(self.size)
 
+    def _folds_of(self, number: int, folds: int | None = None) -> NDArray[np.int64]:
+        """(N,) the part of every row in the cut of a number; rows of one group lie in one part."""
+        folds, groups = self.folds if folds is None else folds, self.table.groups
+        if groups is None:
+            place = np.empty(self.size, dtype=np.int64)
+            place[self._order(number)] = np.arange(self.size)
+            return place % folds
+        names, own, counts = np.unique(groups, return_inverse=True, return_counts=True)
+        order = self._order(number)
+        # Groups in random order, that of their first row, each to the part with the fewest rows so far.
+        first = np.unique(own[order], return_index=True)[1]
+        part, filled = np.empty(len(names), dtype=np.int64), np.zeros(folds, dtype=np.int64)
+        for group in np.argsort(first, kind="stable"):
+            part[group] = filled.argmin()
+            filled[part[group]] += counts[group]
+        return part[own]
+
     def final_job(self, tried: Tried, restart: int) -> Job:
         """A network of a candidate on all rows, but for a tenth if it must see when to stop."""
         number = 900_000 + restart
         if tried.candidate.settings.patience is None or self.size < 2:
             return self._job(tried, number, None)
-        order = torch.from_numpy(self._order(number))
-        count = max(1, self.size // 10)
-        return self._job(tried, number, order[count:].sort().values, order[:count].sort().values)
+        apart = torch.from_numpy(np.flatnonzero(self._folds_of(number, min(10, self.folds)) == 0))
+        return self._job(tried, number, rows_without(self.size, apart), apart)
 
     def block_jobs(self, tried: Tried, block: int, parts: range) -> tuple[list[Job], list[Tensor]]:
         """The jobs of some parts of a block of a candidate, and the rows that each of them does not see."""
@@ -240,8 +270,8 @@ class TableFit:
             # Where only some rows are held out, all blocks hold out the same: these see the whole mixture.
             # So do those with a start, whose guesses have been fitted without some rows.
             anew = self.parts == self.folds and not tried.candidate.needs_start
-            order = self._order(block if anew else 0)
-            held = [torch.from_numpy(np.sort(order[part :: self.folds])) for part in parts]
+            folds = self._folds_of(block if anew else 0)
+            held = [torch.from_numpy(np.flatnonzero(folds == part)) for part in parts]
         jobs = [
             self._job(tried, 1000 * block + part, rows_without(self.size, rows), rows, part)
             for part, rows in zip(parts, held, strict=True)
@@ -387,6 +417,18 @@ def rows_without(size: int, held: Tensor) -> Tensor:
     return keep.nonzero().flatten()
 
 
+def _held_later(table: TrainingTable, held: Tensor, known: int, source: np.random.Generator) -> Tensor:
+    """New rows that a network does not see: as large a share as of the old ones; groups stay together."""
+    share = len(held) / known
+    groups = table.groups
+    if groups is None:
+        return torch.from_numpy(np.flatnonzero(source.random(len(table.x) - known) < share) + known)
+    apart = np.unique(groups[held.numpy()])
+    new = np.setdiff1d(groups[known:], groups[:known])
+    apart = np.concatenate([apart, new[source.random(len(new)) < share]])
+    return torch.from_numpy(np.flatnonzero(np.isin(groups[known:], apart)) + known)
+
+
 def grow(
     mixture: Mixture, table: TrainingTable, known: int, *, epochs: int | None = None, processes: int = 1
 ) -> Mixture:
@@ -416,6 +458,8 @@ def grow(
         )
         for name, encoder in encoders.items()
     }
+    if mixture.target is not None:
+        table = replace(table, warp=mixture.target.warp)
     targets = table.targets_in(mixture.target)
     source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([table.seed, size])))
     jobs: list[Job] = []
@@ -423,8 +467,7 @@ def grow(
     for component in mixture.components:
         network, apart = component.network, component.held
         if apart is not None:
-            new = torch.from_numpy(np.flatnonzero(source.random(size - known) < len(apart) / known) + known)
-            apart = torch.cat([apart, new])
+            apart = torch.cat([apart, _held_later(table, apart, known, source)])
         count = epochs or max(1, network.settings.epochs // 4)
         job = Job(
             inputs[component.encoder],
@@ -455,4 +498,5 @@ def grow(
         tails = math.isfinite(mixture.dof)
         change = calibrate(parts, size, given=[Calibration()] * len(parts), tails=tails)
     changed = [replace(one, network=calibrated(one.network, change)) for one in components]
-    return replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof, start=start)
+    grown = replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof, start=start)
+    return _with_shares(grown, table)

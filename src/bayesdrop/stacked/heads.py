@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -114,6 +115,10 @@ class Head(ABC):
     def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         """Derivative of `loss` in the output, (M, B, outputs), in memory of its own. Arguments as there."""
 
+    def both(self, output: Tensor, y: Tensor, level: Tensor | None) -> tuple[Tensor, Tensor]:
+        """`loss` and `slope`. Arguments as there."""
+        return self.loss(output, y, level), self.slope(output, y, level)
+
 
 class _Gaussian(Head):
     def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
@@ -135,6 +140,14 @@ class _Heteroscedastic(Head):
         error = mean - y
         scaled = (-log_variance).exp_().mul_(error)
         return torch.cat([scaled, error.mul_(scaled).neg_().add_(1).mul_(0.5)], -1)
+
+    def both(self, output: Tensor, y: Tensor, level: Tensor | None) -> tuple[Tensor, Tensor]:
+        mean, log_variance = output.chunk(2, -1)
+        error = mean - y
+        scaled = (-log_variance).exp_().mul_(error)
+        square = error.mul_(scaled)
+        loss = (square + log_variance).add_(math.log(2 * math.pi)).sum(-1).mul_(0.5)
+        return loss, torch.cat([scaled, square.neg_().add_(1).mul_(0.5)], -1)
 
 
 class _Classes(Head):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -119,7 +119,7 @@ class HeldOut:
         else:
             mean = changed[..., :targets]
             log_variance = changed[..., targets:] if level is None else 2 * level
-            log_prob = _student_log_prob(mean, log_variance, targets_of_draws, calibration.dof)
+            log_prob = _noise_log_prob((y - mean).square(), log_variance, calibration.dof)
         return torch.logsumexp(log_prob, 0) - math.log(len(outputs))
 
 
@@ -144,11 +144,14 @@ def mixture_log_prob(parts: Sequence[HeldOut], calibrations: Sequence[Calibratio
     return torch.where(count > 0, total - count.log(), math.nan)
 
 
-def _student_log_prob(mean: Tensor, log_variance: Tensor, y: Tensor, dof: float) -> Tensor:
-    """Student's t with squared scale exp(log_variance), summed over targets."""
+def _noise_log_prob(square: Tensor, log_variance: Tensor, dof: float) -> Tensor:
+    """Student's t with squared scale exp(log_variance), or a Gaussian, at squared errors, over targets."""
+    square = square * (-log_variance).exp()
+    if math.isinf(dof):
+        value: Tensor = -0.5 * (square + log_variance + math.log(2 * math.pi)).sum(-1)
+        return value
     constant = math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2) - 0.5 * math.log(math.pi * dof)
-    square = (y - mean).square() * (-log_variance).exp() / dof
-    value: Tensor = (constant - 0.5 * log_variance - 0.5 * (dof + 1) * torch.log1p(square)).sum(-1)
+    value = (constant - 0.5 * log_variance - 0.5 * (dof + 1) * torch.log1p(square / dof)).sum(-1)
     return value
 
 
@@ -166,6 +169,8 @@ def calibrate(
 ) -> Calibration:
     """The change that makes rows which were held out most probable.
 
+    Shift, slope and degrees of freedom are looked for one after another, and again in ever smaller steps.
+
     Args:
         parts: of networks that are to be changed alike.
         size: rows of the table.
@@ -176,30 +181,120 @@ def calibrate(
     noise = parts[0].noise
     seen = sum(len(part.rows) for part in parts)
     thin = max(1, seen // _ROWS)
-    parts = [_thinned(part, thin) for part in parts]
-
-    def value(change: Calibration) -> float:
-        scores = mixture_log_prob(parts, [one.then(change, noise) for one in first], size)
-        return float(scores.nanmean())
-
-    def best_of(shifts: Sequence[float], slopes: Sequence[float], dofs: Sequence[float]) -> Calibration:
-        return max((Calibration(*way) for way in itertools.product(shifts, slopes, dofs)), key=value)
+    joined = _Joined([_thinned(part, thin) for part in parts], first)
 
     if noise in LOGITS:
-        found = best_of([0.0], [2.0 ** (step / 2) for step in range(-6, 3)], [math.inf])
-        return best_of([0.0], [found.slope * 2.0 ** (step / 8) for step in range(-3, 4)], [math.inf])
+        found = max(
+            (2.0 ** (step / 2) for step in range(-6, 3)), key=lambda s: joined.value(0.0, s, math.inf)
+        )
+        near = [found * 2.0 ** (step / 8) for step in range(-3, 4)]
+        return Calibration(slope=max(near, key=lambda s: joined.value(0.0, s, math.inf)))
     sloped = noise == "heteroscedastic" and given is None and not any(part.one_width for part in parts)
-    stretches = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25] if sloped else [1.0]
-    dofs = [math.inf, 5.0] if tails else [math.inf]
-    centre = _first_shift(parts) if given is None else 0.0
-    found = best_of([centre + step / 2 for step in range(-3, 8)], stretches, dofs)
+    # Around their mean, log-variances are stretched without being moved: shift and slope do not compete.
+    centre = joined.centre if sloped else 0.0
+    start = _first_shift(parts) if given is None else 0.0
+    now = {"shift": start, "slope": 1.0, "dof": math.inf}
+
+    def value(way: dict[str, float]) -> float:
+        return joined.value(way["shift"] + centre * (1 - way["slope"]), way["slope"], way["dof"])
+
+    def turn(name: str, values: Sequence[float]) -> None:
+        now[name] = max(values, key=lambda one: value({**now, name: one}))
+
+    shifts = [start + step / 2 for step in range(-3, 8)]
+    stretches = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25]
+    for _ in range(2):
+        turn("shift", shifts)
+        if sloped:
+            turn("slope", stretches)
+        if tails:
+            turn("dof", _DOFS)
     width = 0.25
     for _ in range(3):
-        near = [found.shift + step * width for step in (-1, 0, 1)]
-        around = sorted({max(0.0, found.slope + step * width / 2) for step in (-1, 0, 1)})
-        found = best_of(near, around if sloped else [1.0], _DOFS if tails else dofs)
+        turn("shift", [now["shift"] + step * width for step in (0, -1, 1)])
+        if sloped:
+            turn("slope", [max(0.0, now["slope"] + step * width / 2) for step in (0, -1, 1)])
+        if tails:
+            turn("dof", _DOFS)
         width /= 2
-    return found
+    return Calibration(now["shift"] + centre * (1 - now["slope"]), now["slope"], now["dof"])
+
+
+class _Joined:
+    """What all networks say about the rows they have not seen, side by side, to be looked at many times.
+
+    Args:
+        parts: of one noise model.
+        first: changes that are made to each of them before any other.
+    """
+
+    def __init__(self, parts: Sequence[HeldOut], first: Sequence[Calibration]) -> None:
+        self.noise = parts[0].noise
+        counts = sorted({len(part.outputs) for part in parts})
+        groups = [
+            [place for place, part in enumerate(parts) if len(part.outputs) == count] for count in counts
+        ]
+        self.pieces = [
+            _Piece([parts[place] for place in group], [first[place] for place in group]) for group in groups
+        ]
+        rows = torch.cat([piece.rows for piece in self.pieces])
+        _, places, times = np.unique(rows.numpy(), return_inverse=True, return_counts=True)
+        self.places, self.counts = torch.from_numpy(places), torch.from_numpy(times)
+
+    @property
+    def centre(self) -> float:
+        """The mean of all log-variances."""
+        scales = torch.cat([piece.log_variance.flatten() for piece in self.pieces])
+        return float(scales.mean())
+
+    def value(self, shift: float, slope: float, dof: float) -> float:
+        """The mean log-likelihood of a row, by all networks that have not seen it."""
+        scores = torch.cat([piece.log_prob(shift, slope, dof) for piece in self.pieces])
+        if len(self.counts) == len(scores):
+            return float(scores.nanmean())
+        least = torch.full((len(self.counts),), torch.finfo(scores.dtype).min, dtype=scores.dtype)
+        largest = least.scatter_reduce(0, self.places, scores, "amax")
+        total = torch.zeros_like(largest).index_add(0, self.places, (scores - largest[self.places]).exp())
+        return float((largest + total.log() - self.counts.log()).nanmean())
+
+
+class _Piece:
+    """Parts with the same number of draws: errors and log-variances, or logits, (T, n, ...)."""
+
+    def __init__(self, parts: Sequence[HeldOut], first: Sequence[Calibration]) -> None:
+        self.noise = noise = parts[0].noise
+        self.rows = torch.cat([part.rows for part in parts])
+        self.y = torch.cat([part.y for part in parts])
+        changed = [
+            one.outputs(part.outputs, noise, 0 if noise in LOGITS else part.y.shape[1])
+            for part, one in zip(parts, first, strict=True)
+        ]
+        output = torch.cat(changed, 1)
+        self.draws = len(output)
+        if noise in LOGITS:
+            self.output = output
+            return
+        targets = self.y.shape[1]
+        self.square = (self.y - output[..., :targets]).square()
+        if noise == "heteroscedastic":
+            self.log_variance = output[..., targets:]
+        else:
+            levels = [
+                (2 * part.log_noise_std + one.shift).expand(len(part.rows), -1)
+                for part, one in zip(parts, first, strict=True)
+                if part.log_noise_std is not None
+            ]
+            self.log_variance = torch.cat(levels).unsqueeze(0)
+
+    def log_prob(self, shift: float, slope: float, dof: float) -> Tensor:
+        """(n,) log of the mean density over draws."""
+        if self.noise in LOGITS:
+            targets = self.y.expand(self.draws, *self.y.shape)
+            log_prob = -make_head(self.noise).loss(self.output * slope, targets, None)
+        else:
+            stretch = slope if self.noise == "heteroscedastic" else 1.0
+            log_prob = _noise_log_prob(self.square, stretch * self.log_variance + shift, dof)
+        return torch.logsumexp(log_prob, 0) - math.log(self.draws)
 
 
 def _first_shift(parts: Sequence[HeldOut]) -> float:

@@ -12,7 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from bayesdrop.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    WarpedGaussian,
+)
 from bayesdrop.predict import Prediction
 from bayesdrop.stacked.encode import Array, Encoder, Seen
 from bayesdrop.stacked.heads import expected
@@ -47,6 +54,8 @@ class Mixture:
         search: what was tried: one row a candidate, with its log-likelihood on held-out rows in the target's
             units and how many blocks were picked.
         start: the guesses of the table's rows, if any network is told of them; not written to files.
+        shares: (n, D) of rows that were held out: how much probability the narrowest central interval has
+            that reaches the target; they set intervals. None where no row was held out.
     """
 
     components: tuple[Component, ...]
@@ -56,6 +65,14 @@ class Mixture:
     dof: float = math.inf
     search: tuple[dict[str, Any], ...] = field(default=())
     start: Start | None = None
+    shares: Array | None = None
+
+    @property
+    def outputs(self) -> int:
+        """Numbers of a draw for one row: D, 2 D or K."""
+        if self.target is not None and not isinstance(self.likelihood, Gaussian):
+            return 2 * len(self.target.mean)
+        return self.components[0].network.widths[-1]
 
     @property
     def seen(self) -> Seen:
@@ -72,6 +89,8 @@ class Mixture:
         """What `draws` mean."""
         if self.target is None:
             return Bernoulli() if self.noise == "labels" else Categorical()
+        if not self.target.warp.is_plain:
+            return WarpedGaussian(self.target.warp)
         level = self.components[0].network.log_noise_std
         if len(self.components) > 1 or level is None or math.isfinite(self.dof):
             return HeteroscedasticGaussian()
@@ -82,27 +101,31 @@ class Mixture:
         total = self.num_draws if num_draws is None else num_draws
         counts = self._counts(total)
         inputs = {name: encoder(x) for name, encoder in self.encoders.items()}
-        one_noise = isinstance(self.likelihood, Gaussian)
-        scales = self._log_scales(total, seed)
+        scales = self.log_scales(total, seed)
         done = 0
         for place, (component, count) in enumerate(zip(self.components, counts, strict=True)):
-            network, level = component.network, component.network.log_noise_std
             # Every network has functions of its own.
             for output in draw_outputs(
-                network, inputs[component.encoder], num_draws=count, seed=seed + 7919 * place
+                component.network, inputs[component.encoder], num_draws=count, seed=seed + 7919 * place
             ):
-                if self.target is None or one_noise:
-                    value = output.to(torch.float64)
-                    yield value if self.target is None else self.target.outputs(value, heteroscedastic=False)
-                    continue
-                both = output if level is None else torch.cat([output, (2 * level).expand_as(output)], -1)
-                value = self.target.outputs(both, heteroscedastic=True)
+                value = self.in_units(component.network, output)
                 if scales is not None:
                     value[..., value.shape[-1] // 2 :] += scales[done : done + len(output)].unsqueeze(1)
                 done += len(output)
                 yield value
 
-    def _log_scales(self, total: int, seed: int) -> Tensor | None:
+    def in_units(self, network: Trained, output: Tensor) -> Tensor:
+        """Outputs of a network in the target's units, as `likelihood` reads them, in double precision."""
+        value = output.to(torch.float64)
+        if self.target is None:
+            return value
+        if isinstance(self.likelihood, Gaussian):
+            return self.target.outputs(value, heteroscedastic=False)
+        level = network.log_noise_std
+        both = value if level is None else torch.cat([value, (2 * level).double().expand_as(value)], -1)
+        return self.target.outputs(both, heteroscedastic=True)
+
+    def log_scales(self, total: int, seed: int) -> Tensor | None:
         """(T, D) log of the squared noise scale of every draw, for Student's t; None for a Gaussian."""
         if math.isinf(self.dof) or self.target is None:
             return None
@@ -154,13 +177,10 @@ class Mixture:
         means = []
         for component in self.components:
             output = mean_weight_outputs(component.network, inputs[component.encoder]).double()
-            if self.target is not None:
-                output = self.target.outputs(output, heteroscedastic=self.noise == "heteroscedastic")
-            means.append(
-                expected(
-                    output, self.noise, output.shape[-1] if self.target is None else len(self.target.mean)
-                )
-            )
+            if self.target is None:
+                means.append(expected(output, self.noise, output.shape[-1]))
+            else:
+                means.append(self.likelihood.moments(self.in_units(component.network, output))[0])
         return torch.stack(means).mean(0)
 
     def rates(self) -> list[list[float]]:

@@ -164,6 +164,8 @@ class Adam:
         self._rate_ratio = torch.tensor(ratios, dtype=dtype).view(-1, 1, 1)
         limits = [math.inf if one.clip_norm is None else one.clip_norm for one in settings]
         self._limit = torch.tensor(limits, dtype=dtype) if min(limits) < math.inf else None
+        plain = not any(name.startswith(_PARTS[2:]) for name in parameters.blocks)
+        self._is_fused = plain and parameters.vector.device.type == "cpu"
 
     def step(self, grads: Parameters, lr: Tensor) -> None:
         """One step.
@@ -177,6 +179,9 @@ class Adam:
             for block in grads.blocks.values():
                 block.mul_(factor)
         self._steps += 1
+        if self._is_fused and bool((lr == lr[0]).all()):
+            self._fused_step(grads, float(lr[0]))
+            return
         mean, square, update = self._mean.vector, self._square.vector, self._update.vector
         mean.lerp_(grads.vector, 1 - self.beta1)
         square.mul_(self.beta2).addcmul_(grads.vector, grads.vector, value=1 - self.beta2)
@@ -188,6 +193,24 @@ class Adam:
         for name, block in self._parameters.blocks.items():
             factor = size * self._rate_ratio if name.startswith(_PARTS[2:]) else size
             block.addcmul_(self._update[name], factor)
+
+    def _fused_step(self, grads: Parameters, lr: float) -> None:
+        """The same in one pass over memory, where all numbers have one learning rate."""
+        torch._fused_adam_(
+            [self._parameters.vector],
+            [grads.vector],
+            [self._mean.vector],
+            [self._square.vector],
+            [],
+            [torch.tensor(float(self._steps))],
+            lr=lr,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            weight_decay=0.0,
+            eps=self.epsilon,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def kept(self, places: Tensor, parameters: Parameters) -> Adam:
         """The moments of some of the networks, for their parameters."""

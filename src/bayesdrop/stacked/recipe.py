@@ -16,6 +16,8 @@ __all__ = ["PRESETS", "Candidate", "FitRecipe", "bins_for", "preset_recipe"]
 _WIDE = 12
 #: rows from which the papers' networks have 100 units instead of 50
 _MANY = 40_000
+#: noise models with one level for all rows
+_LEVELS = ("fixed", "map", "learned")
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class FitRecipe:
             low, the more so the more draws differ: among rates, few draws prefer the small ones.
         rounds: rounds of Bayesian optimisation, each of `batch` candidates.
         batch: candidates of a round.
+        natures: whether skewed targets, shares and whole numbers may be seen through a map that suits them
+            (see `bayesdrop.stacked.natures`); for noise that networks predict.
     """
 
     candidates: tuple[Candidate, ...]
@@ -102,6 +106,7 @@ class FitRecipe:
     judge_draws: int = 24
     rounds: int = 0
     batch: int = 4
+    natures: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "candidates", tuple(self.candidates))
@@ -122,6 +127,9 @@ class FitRecipe:
         if self.scouts is not None:
             scouts = whole_number("FitRecipe", "scouts", self.scouts, at_least=1)
             object.__setattr__(self, "scouts", scouts)
+        must_be_flag("FitRecipe", natures=self.natures)
+        if self.natures and any(one.settings.noise in _LEVELS for one in self.candidates):
+            raise ValueError(must("FitRecipe", "natures", "False with one noise level for all rows", True))
         for name in ("blocks", "survivors", "restarts", "num_draws", "judge_draws", "batch"):
             object.__setattr__(self, name, whole_number("FitRecipe", name, getattr(self, name), at_least=1))
         if self.precisions is not None and any(one.settings.noise != "fixed" for one in self.candidates):
@@ -273,7 +281,10 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     parts = min(folds, max(1, -(-1400 * folds // rows)))
     blocks = 4 if small else 3 if parts > 1 else 6
     scouts = 3 if parts >= 6 else 1
-    return FitRecipe(tuple(candidates), folds=folds, parts=parts, blocks=blocks, scouts=scouts, tails=True)
+    return FitRecipe(
+        tuple(candidates), folds=folds, parts=parts, blocks=blocks, scouts=scouts, tails=True,
+        natures=noise == "heteroscedastic",
+    )  # fmt: skip
 
 
 def best_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> FitRecipe:
@@ -303,7 +314,10 @@ def quick_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedasti
     bins = bins_for(rows, columns, most=16)
     candidates = [Candidate(settings)] + ([Candidate(settings, bins)] if bins else [])
     folds = min(5, max(2, rows))
-    return FitRecipe(tuple(candidates), folds=folds, parts=min(2, folds), blocks=2, num_draws=100, tails=True)
+    return FitRecipe(
+        tuple(candidates), folds=folds, parts=min(2, folds), blocks=2, num_draws=100, tails=True,
+        natures=noise == "heteroscedastic",
+    )  # fmt: skip
 
 
 def _units(rows: int) -> int:

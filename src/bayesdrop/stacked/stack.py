@@ -154,7 +154,7 @@ class Stack:
     def _backward(self, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         """Forward and backward with the noise that was set; the loss of every row, (M, B)."""
         output, level = self.forward(x), self.noise_level()
-        loss, grad = self.head.loss(output, y, level), self.head.slope(output, y, level)
+        loss, grad = self.head.both(output, y, level)
         share = 1 / output.shape[1] if weight is None else weight.unsqueeze(-1) / output.shape[1]
         if self.first.noise == "map":
             square = (output - y).square()

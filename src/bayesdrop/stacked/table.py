@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.errors import must
+from bayesdrop.likelihoods import Warp
 from bayesdrop.stacked.encode import Array
 
 __all__ = ["TargetScale", "TrainingTable"]
@@ -24,24 +25,30 @@ class TargetScale:
     Attributes:
         mean: (D,).
         scale: (D,); 1 for a constant target.
+        warp: the map through which targets are seen; mean and scale are those behind it.
     """
 
     mean: Array
     scale: Array
+    warp: Warp = field(default_factory=Warp)
 
     @staticmethod
-    def of(y: Array, weight: Array | None = None) -> TargetScale:
-        """Of targets (N, D), with weights (N,) of the rows."""
+    def of(y: Array, weight: Array | None = None, warp: Warp | None = None) -> TargetScale:
+        """Of targets (N, D), with weights (N,) of the rows, through a map."""
+        warp = Warp() if warp is None else warp
+        y = warp(torch.from_numpy(y)).numpy()
         mean = np.average(y, axis=0, weights=weight)
         scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
-        return TargetScale(mean, np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0))
+        varies = scale > 1e-12 * np.maximum(np.abs(mean), 1e-300)
+        return TargetScale(mean, np.where(varies, scale, 1.0), warp)
 
     def standardised(self, y: Array) -> Tensor:
         """(N, D) in single precision."""
-        return torch.from_numpy(((y - self.mean) / self.scale).astype(np.float32))
+        behind = self.warp(torch.from_numpy(y)).numpy()
+        return torch.from_numpy(((behind - self.mean) / self.scale).astype(np.float32))
 
     def outputs(self, output: Tensor, *, heteroscedastic: bool) -> Tensor:
-        """Network outputs (..., D) or (..., 2 D) in the target's units, in double precision."""
+        """Network outputs (..., D) or (..., 2 D) in the target's units, behind the map, in doubles."""
         mean, scale = torch.from_numpy(self.mean), torch.from_numpy(self.scale)
         value = output.to(torch.float64)
         if not heteroscedastic:
@@ -61,6 +68,8 @@ class TrainingTable:
         classes: how many classes there are.
         seed: of everything random.
         name: of the table.
+        groups: (N,) the group of every row, 0, 1, ...; rows of one group are never cut apart.
+        warp: the map through which the target is seen.
     """
 
     x: Array
@@ -69,18 +78,31 @@ class TrainingTable:
     classes: int | None = None
     seed: int = 0
     name: str = ""
+    groups: NDArray[np.int64] | None = None
+    warp: Warp = field(default_factory=Warp)
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or len(self.x) < 1 or self.x.shape[1] < 1:
             raise ValueError(must("TrainingTable", "x", "of shape (N, K), neither of them 0", self.x.shape))
         if len(self.y) != len(self.x):
             raise ValueError(must("TrainingTable", "y", f"{len(self.x)} rows", len(self.y)))
+        if self.groups is not None and self.groups.shape != (len(self.x),):
+            want = f"of shape ({len(self.x)},)"
+            raise ValueError(must("TrainingTable", "groups", want, self.groups.shape))
 
     @cached_property
     def target(self) -> TargetScale | None:
         """Scale of the targets; None for classes and labels."""
         is_number = self.y.ndim == 2 and self.y.dtype != np.bool_
-        return TargetScale.of(self.y, self.weight) if is_number else None
+        return TargetScale.of(self.continuous, self.weight, self.warp) if is_number else None
+
+    @cached_property
+    def continuous(self) -> Array:
+        """(N, D) targets; to whole numbers a number between -1/2 and 1/2 is added, always the same."""
+        if not self.warp.whole:
+            return self.y
+        source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([self.seed, 20_000])))
+        return self.y + source.uniform(-0.5, 0.5, self.y.shape)
 
     @cached_property
     def targets(self) -> Tensor:
@@ -90,7 +112,7 @@ class TrainingTable:
     def targets_in(self, scale: TargetScale | None) -> Tensor:
         """The targets in units of a scale; labels as 0.0 and 1.0."""
         if scale is not None:
-            return scale.standardised(self.y)
+            return scale.standardised(self.continuous)
         y = torch.from_numpy(self.y)
         return y.to(torch.float32) if self.y.dtype == np.bool_ else y
 
@@ -102,4 +124,12 @@ class TrainingTable:
     @property
     def log_unit(self) -> float:
         """What a log density of standardised targets has too much."""
-        return 0.0 if self.target is None else float(np.log(self.target.scale).sum())
+        return 0.0 if self.target is None else -float(self.log_units.mean())
+
+    @property
+    def log_units(self) -> Array:
+        """(N,) what a log density of standardised targets lacks to be one of the targets themselves."""
+        assert self.target is not None
+        slopes = self.warp.log_slope(torch.from_numpy(self.continuous)).numpy()
+        units: Array = (slopes - np.log(self.target.scale)).sum(1)
+        return units

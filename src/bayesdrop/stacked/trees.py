@@ -32,6 +32,10 @@ _OUTPUTS = 10
 _STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
 #: standard errors by which a column must count
 _SURE = 2.5
+#: trees that are grown before it is looked whether there are enough
+_TREES = 40
+#: rows below which trees are small, and few
+_FEW = 3000
 #: rows of a part on which columns are shuffled, and trees are counted, at most
 _SOME = 1000
 #: cells of a table and trees that are looked at at a time
@@ -268,12 +272,9 @@ def guess_table(
     if any(one.kind != "number" and not one.is_complete(rows) for one in problems for rows in others):
         return None
     source = np.random.default_rng(seed)
-    grown: list[Trees] = []
     fitted = [np.sort(source.permutation(rows)[:_ROWS]) if len(rows) > _ROWS else rows for rows in others]
-    for part, some in enumerate(fitted):
-        grown.append(_joined([one.grown(x[some], some, weight, seed=seed + part) for one in problems]))
     unseen = [np.sort(source.permutation(np.flatnonzero(parts == part))[:_SOME]) for part in range(count)]
-    best = _best_count(x, grown, unseen, problems, weight)
+    grown, best = _grown(x, fitted, unseen, problems, weight, seed=seed)
     short = tuple(trees.first(best) for trees in grown)
     maps = _linear_maps(x, fitted, unseen, problems, weight)
     guesses = tuple(Guess(trees, *one) for trees, one in zip(short, maps, strict=True))
@@ -284,6 +285,36 @@ def guess_table(
     found = [_shuffled(x, *one, problems, source) for one in zip(short, unseen, strict=True)]
     harm, doubt = (np.stack(values) for values in zip(*found, strict=True))
     return Start(parts, guesses, harm, doubt, predicted)
+
+
+def _grown(
+    x: Array,
+    fitted: Sequence[Places],
+    unseen: Sequence[Places],
+    problems: Sequence[_Problem],
+    weight: Array | None,
+    *,
+    seed: int,
+) -> tuple[list[Trees], int]:
+    """Trees of every part, and how many of them suit unseen rows best; they grow until these are past."""
+    limits = require("threadpoolctl", extra="sklearn", owner="boosted trees")
+    models = [
+        [one.trees(len(some), x.shape[1], seed=seed + part) for one in problems]
+        for part, some in enumerate(fitted)
+    ]
+    most = 120 if x.shape[1] > 50 or len(x) < _FEW else 250
+    for count in range(_TREES, most + _TREES, _TREES):
+        # Sums over threads round otherwise from machine to machine, and a tree may then cut elsewhere.
+        with limits.threadpool_limits(1):
+            for own, some in zip(models, fitted, strict=True):
+                given = None if weight is None else weight[some]
+                for model, one in zip(own, problems, strict=True):
+                    model.set_params(max_iter=min(count, most)).fit(x[some], one.y[some], given)
+        grown = [_joined([_read(model) for model in own]) for own in models]
+        best = _best_count(x, grown, unseen, problems, weight)
+        if best < 0.7 * count:
+            break
+    return grown, best
 
 
 def _linear_maps(
@@ -355,27 +386,21 @@ class _Problem:
         """Whether every class is among some rows."""
         return len(np.unique(self.y[rows])) == self.classes
 
-    def grown(self, x: Array, rows: Places, weight: Array | None, *, seed: int) -> Trees:
-        """Trees of these rows."""
+    def trees(self, rows: int, columns: int, *, seed: int) -> Any:
+        """A model of scikit-learn for so many rows and columns, whose trees may grow more and more."""
         ensemble = require("sklearn.ensemble", extra="sklearn", owner="boosted trees")
-        limits = require("threadpoolctl", extra="sklearn", owner="boosted trees")
         number = self.kind == "number"
         kind = ensemble.HistGradientBoostingRegressor if number else ensemble.HistGradientBoostingClassifier
-        size = len(x)
-        model = kind(
-            learning_rate=0.07,
-            max_iter=250 if x.shape[1] <= 50 else 120,
-            max_leaf_nodes=16 if size < 3000 else 31,
-            min_samples_leaf=max(4, min(20, size // 40)),
+        return kind(
+            learning_rate=0.12 if rows < _FEW else 0.07,
+            max_leaf_nodes=16 if rows < _FEW else 31,
+            min_samples_leaf=max(4, min(20, rows // 40)),
             l2_regularization=1.0,
-            max_features=0.6 if x.shape[1] <= 50 else 0.3,
+            max_features=0.6 if columns <= 50 else 0.3,
             early_stopping=False,
+            warm_start=True,
             random_state=seed % 2**32,
         )
-        # Sums over threads round otherwise from machine to machine, and a tree may then cut elsewhere.
-        with limits.threadpool_limits(1):
-            model.fit(x, self.y[rows], None if weight is None else weight[rows])
-        return _read(model)
 
     def linear(self, z: Array, rows: Places, weight: Array | None, strength: float) -> tuple[Array, Array]:
         """(K, C) slopes and (C,) levels of standardised columns: ridge or logistic regression.

@@ -27,6 +27,8 @@ _MOST_TREES = 600
 #: standard errors that chance exceeds once in twenty times for the best of three baselines, each way
 CLEAR = 2.4
 _LEAST_ROWS = 10
+#: parts into which rows are cut that baselines are both fitted to and scored on
+_FIFTHS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +47,18 @@ class Baseline:
 
 
 def fit_baselines(
-    rows: TrainingRows, x: Array, y: NDArray[Any], *, classes: int, standardise: Callable[[Array], Array]
+    rows: TrainingRows,
+    x: Array,
+    y: NDArray[Any],
+    *,
+    classes: int,
+    standardise: Callable[[Array], Array],
+    numbers: Array | None = None,
 ) -> list[Baseline]:
     """Fit every baseline to `rows`, and score it on others.
+
+    Where some of the rows to score are among those to learn from, each fifth of them is scored by a baseline
+    that has learned from the others.
 
     Args:
         rows: to learn from.
@@ -55,13 +66,22 @@ def fit_baselines(
         y: (N,) their numbers, or places of their labels.
         classes: how many labels there are; 0 for numbers.
         standardise: (N, K) inputs to (N, K) of mean 0 and variance 1, as the model's own are.
+        numbers: (N,) where the rows to score stand in the table of `rows`; None if they are of another.
     """
     known = ~np.isnan(rows.y)
     train, new, target = standardise(rows.x[known]), standardise(x), rows.y[known]
-    make = _label_models if classes else _number_models
+    make, predict = (_label_models, _probabilities) if classes else (_number_models, _numbers)
+    fifths = [(np.ones(len(y), dtype=bool), np.ones(len(target), dtype=bool))]
+    if numbers is not None and np.isin(rows.numbers[known], numbers).any():
+        part = np.random.default_rng(0).permutation(len(y)) % min(_FIFTHS, max(2, len(y)))
+        fifths = [
+            (part == one, ~np.isin(rows.numbers[known], numbers[part == one])) for one in np.unique(part)
+        ]
     made = []
     for name, model in make(len(target), classes):
-        said = (_probabilities if classes else _numbers)(model, train, target, new, classes)
+        said = np.empty((len(y), classes) if classes else len(y))
+        for scored, learned in fifths:
+            said[scored] = predict(model, train[learned], target[learned], new[scored], classes)
         scores = {"probs": said} if classes else {"mean": said}
         loss = -np.log(np.maximum(said[np.arange(len(y)), y], 1e-15)) if classes else (y - said) ** 2
         judged = Judged(y, scores, np.empty(0), None if classes else np.empty(0))

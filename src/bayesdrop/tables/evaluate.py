@@ -41,7 +41,7 @@ def evaluate_table(
         raise ValueError(f"{owner} must have a row with a target; got none in {len(read):,} rows.")
     prepared = model.prepare(frame, owner)
     level = model.level if level is None else level
-    judged = judge(model.estimator, prepared.x, y, scaled=model.scaled, level=level)
+    judged = judge(model.estimator, prepared.x, y, intervals=model.intervals(level), level=level)
     deferral = model.deferral(rule)
     model.prepare.add_far_numbers(prepared, model.estimator)
     outside = prepared.reasons.any | ~finite_rows(judged.scores)
@@ -54,12 +54,24 @@ def fit_evaluation(fitted: FittedTable) -> Evaluation:
     """What a fit found on the rows it held out: no row has a say in its own interval or threshold."""
     model, judged, about = fitted.first or fitted.model, fitted.judged, fitted.model.about
     result = cross_checked(fitted.model.rule, fitted.model.held_out, judged.loss, root=model.root)
-    rows = (
-        f"{counted(about['rows_fitted'], 'row')} were fitted; all below is about "
-        f"{counted(about['rows_held_out'], 'other')}, which were held out. They set the thresholds that "
-        "predictions use; here each half of them is measured with the thresholds of the other half."
-    )
+    if about["out_of_fold"]:
+        rows = (
+            f"{counted(about['rows_fitted'], 'row')} were fitted, and every network held out a part of them. "
+            f"All below is about {counted(about['rows_held_out'], 'row')}, each as the networks see it that "
+            "were not fitted to it. They set the thresholds that predictions use; here each half of them is "
+            "measured with the thresholds of the other half."
+        )
+    else:
+        rows = (
+            f"{counted(about['rows_fitted'], 'row')} were fitted; all below is about "
+            f"{counted(about['rows_held_out'], 'other')}, which were held out. They set the thresholds that "
+            "predictions use; here each half of them is measured with the thresholds of the other half."
+        )
+    if about["groups"]:
+        rows += f" Rows of one {about['groups']} were held out together."
     if about["refitted_to_all_rows"]:
         rows += " The model in the folder was then fitted once more, to all rows; thresholds are the first's."
     deferral, target = fitted.model.deferral(), model.schema.target
-    return Evaluation(model, judged, fitted.frame, model.level, deferral, result, target, rows, fitted.rows)
+    return Evaluation(
+        model, judged, fitted.frame, model.level, deferral, result, target, rows, fitted.rows, fitted.numbers
+    )

@@ -55,6 +55,7 @@ class Findings:
         title: of the page.
         about_rows: what the rows are, a sentence or two.
         training: rows that the model was fitted to, for baselines; None where there are none.
+        numbers: (N,) where the rows stand in the model's table; None if they are of another.
     """
 
     model: TableModel
@@ -66,6 +67,7 @@ class Findings:
     title: str
     about_rows: str
     training: TrainingRows | None = None
+    numbers: Array | None = None
 
     @cached_property
     def measures(self) -> dict[str, float]:
@@ -88,6 +90,7 @@ class Findings:
             self.judged.target,
             classes=len(self.model.schema.classes),
             standardise=standardised(self.model.estimator, self.training.x),
+            numbers=self.numbers,
         )
 
     @cached_property

@@ -15,9 +15,9 @@ from bayesdrop.errors import must, whole_number
 from bayesdrop.tables.cells import Array, as_labels, as_numbers, is_truth, missing_cells
 from bayesdrop.tables.deferral import SCORES, Rule, cross_checked, ranked
 from bayesdrop.tables.habits import Habits
-from bayesdrop.tables.judge import Judged, judge, measures
+from bayesdrop.tables.judge import Judged, judge, judge_out_of_fold, measures
 from bayesdrop.tables.model import TableModel
-from bayesdrop.tables.prepare import Preparer
+from bayesdrop.tables.prepare import Prepared, Preparer, Reasons
 from bayesdrop.tables.rows import TrainingRows, row_numbers
 from bayesdrop.tables.schema import Schema, Task, check_target, infer_columns, infer_task, target_way
 from bayesdrop.tables.spelling import PLAIN
@@ -27,6 +27,8 @@ from bayesdrop.tables.written import counted
 __all__ = ["FitOptions", "FittedTable", "fit_table", "targets_of"]
 
 _LEAST_ROWS = 10
+#: of rows that are kept from a fit whose networks see all others
+_USUAL_SHARE = 0.15
 #: rows, and numbers, that baselines learn from at most
 _BASELINE_ROWS, _BASELINE_CELLS = 20_000, 1_000_000
 
@@ -38,7 +40,9 @@ class FitOptions:
     Args:
         target: name of the column to predict.
         task: "auto", "regression" or "classification".
-        held_out: share of rows that are kept from the fit, for measures, intervals and thresholds.
+        held_out: share of rows that are kept from the fit, for measures, intervals and thresholds. If None,
+            all rows are fitted, and those networks tell about a row that have not seen it; 0.15 with options
+            whose networks see all rows, and with `refit`.
         level: coverage of the intervals.
         rule: which rows go to a person.
         refit: fit once more to all rows when everything is measured.
@@ -52,11 +56,14 @@ class FitOptions:
         numbers: how numbers are written, by column, as {"price": "1.234,5"}; of all others under "".
         dates: how dates are written, likewise, as {"": "31/03/2024"}.
         schema: what a file says of the columns; `read_schema` reads one.
+        groups: a column whose rows of one value belong together, as those of a patient or a shop: they are
+            held out together, and measures and intervals are those of new groups. It is no input itself,
+            unless it is among `keep`.
     """
 
     target: str
     task: str = "auto"
-    held_out: float = 0.15
+    held_out: float | None = None
     level: float = 0.95
     rule: Rule = field(default_factory=Rule)
     refit: bool = False
@@ -70,13 +77,19 @@ class FitOptions:
     numbers: Mapping[str, str] = field(default_factory=dict)
     dates: Mapping[str, str] = field(default_factory=dict)
     schema: EditedSchema | None = None
+    groups: str | None = None
 
     def __post_init__(self) -> None:
         if self.task not in ("auto", "regression", "classification"):
             raise ValueError(must("fit", "task", "auto, regression or classification", self.task))
         for name in ("held_out", "level"):
-            if not 0 < getattr(self, name) < 1:
-                raise ValueError(must("fit", name, "in (0, 1)", getattr(self, name)))
+            value = getattr(self, name)
+            if not (name == "held_out" and value is None) and not 0 < value < 1:
+                raise ValueError(must("fit", name, "in (0, 1)", value))
+        if self.groups is not None and self.groups == self.target:
+            raise ValueError(must("fit", "groups", "another column than the target", self.groups))
+        if self.groups is not None and self.groups not in (*self.keep, *self.ignore):
+            object.__setattr__(self, "ignore", (*self.ignore, self.groups))
         whole_number("fit", "keep_rows", self.keep_rows, at_least=0)
         said = {} if self.schema is None else self.schema.said
         if said.get("target", self.target) != self.target:
@@ -100,6 +113,7 @@ class FittedTable:
         frame: the same rows, as they were read.
         rows: rows that were fitted, for baselines.
         first: the model that was tried, where `model` was then fitted to all rows.
+        numbers: where the rows that it was tried on stand in the table.
     """
 
     model: TableModel
@@ -107,6 +121,7 @@ class FittedTable:
     frame: Any
     rows: TrainingRows | None = None
     first: TableModel | None = None
+    numbers: Array | None = None
 
 
 def fit_table(
@@ -117,7 +132,7 @@ def fit_table(
     show: Callable[[Schema], None] | None = None,
     progress: bool = False,
 ) -> FittedTable:
-    """Fit a table: hold rows out, learn columns and networks from the rest, try them, find thresholds.
+    """Fit a table: learn columns and networks, try them on rows they have not seen, find thresholds.
 
     Args:
         frame: a pandas frame.
@@ -129,7 +144,11 @@ def fit_table(
     rows = len(frame)
     frame, y, schema = _with_target(frame, options, say)
     rule = options.rule.for_task(schema.task)
-    fitted, held = _split(y, options.held_out, options.seed, schema.task)
+    groups = _groups_of(frame, options)
+    share = _held_share(options, schema.task, len(y))
+    fitted, held = np.arange(len(y)), np.empty(0, dtype=np.int64)
+    if share is not None:
+        fitted, held = _split(y, share, options.seed, schema.task, groups)
     schema = _learned(frame, options, schema, fitted)
     if show is not None:
         show(schema)
@@ -141,29 +160,39 @@ def fit_table(
     inputs, tried = prepare(frame, rows=fitted), prepare(frame, rows=held)
     held_frame, with_target = frame.iloc[held], len(frame)
     numbers = row_numbers(frame)
-    if not options.refit:
+    if share is not None and not options.refit:
         del frame  # texts of a long table take more room than its numbers
-    say(f"Fitting {len(fitted):,} rows, {inputs.x.shape[1]} inputs; {len(held):,} rows are held out.")
+    how = "each network holds out a part" if share is None else f"{len(held):,} rows are held out"
+    say(f"Fitting {len(fitted):,} rows, {inputs.x.shape[1]} inputs; {how}.")
     started = time.perf_counter()
-    estimator = _fitted(inputs.x, y[fitted], schema, options, progress=progress)
+    own = None if groups is None else groups[fitted]
+    estimator = _fitted(inputs.x, y[fitted], schema, options, own, progress=progress)
     taken = _training_rows(inputs.x, _places(y[fitted], schema), numbers[fitted], options)
-    judged = judge(estimator, tried.x, _places(y[held], schema), scaled=None, level=options.level)
-    prepare.add_far_numbers(tried, estimator)
+    if share is None:
+        held, judged = judge_out_of_fold(estimator, _places(y, schema), level=options.level)
+        held_frame, tried = frame.iloc[held], Prepared(inputs.x[held], Reasons(len(held)))
+    else:
+        judged = judge(estimator, tried.x, _places(y[held], schema), level=options.level)
+        prepare.add_far_numbers(tried, estimator)
     kept, first = taken, (schema, estimator)
     if options.refit:
         say("Fitting once more, to all rows; measures and thresholds are those of the first fit.")
         schema = _learned(frame, options, schema)
         x = Preparer(schema)(frame).x
-        estimator = _fitted(x, y, schema, options, progress=progress)
+        estimator = _fitted(x, y, schema, options, groups, progress=progress)
         kept = _training_rows(x, _places(y, schema), numbers, options)
     held_out = ranked({name: judged.scores[name] for name in SCORES[schema.task]}, tried.reasons.any)
-    held_out |= {"loss": judged.loss} | ({} if judged.classes else {"scaled": judged.scaled})
+    held_out["loss"] = judged.loss
+    if share is not None and not judged.classes:
+        held_out["shares"] = judged.shares
     about = {
         "rows": rows,
         "rows_without_target": rows - with_target,
         "rows_fitted": len(fitted),
         "rows_held_out": len(held),
         "refitted_to_all_rows": options.refit,
+        "out_of_fold": share is None,
+        "groups": options.groups,
         "seed": options.seed,
         "seconds": time.perf_counter() - started,
         "networks": len(estimator.mixture_.components),
@@ -171,12 +200,37 @@ def fit_table(
         "measures": measures(judged, options.level),
         "deferral": asdict(cross_checked(rule, held_out, judged.loss, root=not judged.classes)),
     }
-    own = kept.first(options.keep_rows) if options.keep_rows else None
-    if own is not None:
-        say(f"The model keeps {counted(len(own), 'row')} of the fit, for explanations; --keep-rows 0: none.")
-    model = TableModel(schema, estimator, held_out, options.level, rule, about, own)
+    few = kept.first(options.keep_rows) if options.keep_rows else None
+    if few is not None:
+        say(f"The model keeps {counted(len(few), 'row')} of the fit, for explanations; --keep-rows 0: none.")
+    model = TableModel(schema, estimator, held_out, options.level, rule, about, few)
     measured = replace(model, schema=first[0], estimator=first[1], rows=None) if options.refit else None
-    return FittedTable(model, judged, held_frame, taken, measured)
+    return FittedTable(model, judged, held_frame, taken, measured, numbers[held])
+
+
+def _held_share(options: FitOptions, task: Task, rows: int) -> float | None:
+    """The share of rows that is kept from the fit; None where networks hold rows out themselves."""
+    if options.held_out is not None or options.refit:
+        return _USUAL_SHARE if options.held_out is None else options.held_out
+    return None if _estimator(task, options).holds_rows_out(rows, 1) else _USUAL_SHARE
+
+
+def _groups_of(frame: Any, options: FitOptions) -> NDArray[np.int64] | None:
+    """(N,) numbers of the rows' groups."""
+    if options.groups is None:
+        return None
+    check_known([options.groups], list(frame.columns))
+    labels = as_labels(frame[options.groups], options.marks, numbers=False)
+    lacking = [place for place, label in enumerate(labels) if label is None]
+    if lacking:
+        row = int(row_numbers(frame)[lacking[0]])
+        raise ValueError(
+            f"the column of groups {options.groups!r} must be known in every row; row {row} has none."
+        )
+    found: NDArray[np.int64] = np.unique(labels.astype(str), return_inverse=True)[1].astype(np.int64)
+    if found.max() == 0:
+        raise ValueError(f"the column of groups {options.groups!r} must have at least 2 values; it has one.")
+    return found
 
 
 def _training_rows(x: Array, y: NDArray[Any], numbers: NDArray[Any], options: FitOptions) -> TrainingRows:
@@ -275,13 +329,25 @@ def _learned(
     return replace(schema, columns=columns)
 
 
-def _split(y: NDArray[Any], share: float, seed: int, task: Task) -> tuple[NDArray[Any], NDArray[Any]]:
+def _split(
+    y: NDArray[Any], share: float, seed: int, task: Task, groups: NDArray[np.int64] | None = None
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Rows to fit and rows to hold out, at random; every class keeps a row to learn it from."""
     count = min(max(2, round(share * len(y))), len(y) - 2)
     order = np.random.default_rng(seed).permutation(len(y))
     held, fitted = order[:count], order[count:]
+    if groups is not None:
+        # Whole groups, in the order of their first rows, as long as there are not too many rows.
+        first = np.unique(groups[order], return_index=True)[1]
+        names = np.argsort(first, kind="stable")
+        total = np.bincount(groups)[names].cumsum()
+        most = max(1, min(int((total <= count).sum()), len(names) - 1))
+        apart = np.isin(groups, names[:most])
+        held, fitted = np.flatnonzero(apart), np.flatnonzero(~apart)
     if task == "classification":
         alone = ~np.isin(y[held].astype(str), np.unique(y[fitted].astype(str)))
+        if groups is not None:
+            alone = np.isin(groups[held], groups[held][alone])
         held, fitted = held[~alone], np.concatenate([fitted, held[alone]])
     elif np.ptp(y[fitted]) == 0:
         raise ValueError(f"the target is {y[fitted][0]:g} in all rows that are not held out.")
@@ -290,16 +356,28 @@ def _split(y: NDArray[Any], share: float, seed: int, task: Task) -> tuple[NDArra
     return np.sort(fitted), np.sort(held)
 
 
-def _fitted(x: Array, y: NDArray[Any], schema: Schema, options: FitOptions, *, progress: bool) -> Any:
+def _estimator(task: Task, options: FitOptions, *, progress: bool = False) -> Any:
     from bayesdrop.estimators import DropoutClassifier, DropoutRegressor
 
-    kind: Any = DropoutRegressor if schema.task == "regression" else DropoutClassifier
+    kind: Any = DropoutRegressor if task == "regression" else DropoutClassifier
     chosen = {name: value for name, value in options.estimator.items() if value is not None}
-    estimator = kind(random_state=options.seed, progress=progress, **chosen)
+    return kind(random_state=options.seed, progress=progress, **chosen)
+
+
+def _fitted(
+    x: Array,
+    y: NDArray[Any],
+    schema: Schema,
+    options: FitOptions,
+    groups: NDArray[np.int64] | None,
+    *,
+    progress: bool,
+) -> Any:
+    estimator = _estimator(schema.task, options, progress=progress)
     with warnings.catch_warnings():
         # That there are many classes was told, and decided on, before.
         warnings.filterwarnings("ignore", message="The number of unique classes")
-        return estimator.fit(x, _places(y, schema))
+        return estimator.fit(x, _places(y, schema), groups=groups)
 
 
 def _places(y: NDArray[Any], schema: Schema, owner: str = "the table") -> NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +33,11 @@ from bayesdrop.tables.deferral import conformal_threshold
 from bayesdrop.tables.schema import Schema
 
 __all__ = [
+    "Intervals",
     "Judged",
     "Slice",
-    "add_intervals",
     "judge",
+    "judge_out_of_fold",
     "measures",
     "plain_measures",
     "row_scores",
@@ -62,47 +63,69 @@ def row_scores(prediction: Prediction) -> dict[str, Array]:
     return {name: getattr(prediction, name).double().numpy()[:, 0] for name in names}
 
 
-def scores_of(estimator: Any, x: Array, y: NDArray[Any] | None = None) -> dict[str, Array]:
+def scores_of(
+    estimator: Any, x: Array, y: NDArray[Any] | None = None, *, intervals: Intervals | None = None
+) -> dict[str, Array]:
     """`row_scores` of all rows; with targets, their "log_prob", and the "rank" of numbers besides.
 
     Args:
         estimator: a fitted DropoutRegressor or DropoutClassifier.
         x: (N, K), N at least 1.
         y: (N,) numbers, or places of the labels.
+        intervals: gives "lower" and "upper" of numbers, if they are wanted.
     """
     parts: list[dict[str, Array]] = []
     done = 0
     for prediction in estimator.predictions(x):
         part = row_scores(prediction)
         if y is not None:
-            target = torch.from_numpy(y[done : done + len(prediction)])
-            target = target if "probs" in part else target[:, None]
-            part["log_prob"] = prediction.log_prob(target).double().numpy()
-            if "probs" not in part:
-                part["rank"] = prediction.cdf(target).numpy()[:, 0]
+            part |= _target_scores(prediction, y[done : done + len(prediction)])
+        if intervals is not None and "probs" not in part:
+            part["lower"], part["upper"] = intervals(estimator, prediction)
         done += len(prediction)
         parts.append(part)
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def add_intervals(
-    scores: dict[str, Array], estimator: Any, x: Array, threshold: float | Array, level: float
-) -> None:
-    """Add "lower" and "upper" to the scores of numbers: mean - threshold std and mean + threshold std.
+def _target_scores(prediction: Prediction, y: NDArray[Any]) -> dict[str, Array]:
+    """The "log_prob" of targets, and the "rank" of numbers."""
+    target = torch.from_numpy(y)
+    if isinstance(prediction.likelihood, Categorical):
+        return {"log_prob": prediction.log_prob(target).double().numpy()}
+    target = target[:, None]
+    rank = prediction.cdf(target).numpy()[:, 0]
+    return {"log_prob": prediction.log_prob(target).double().numpy(), "rank": rank}
 
-    That is split conformal prediction, row by row: a prediction that is not finite spoils no other. Where the
-    threshold is infinite, as for fewer than level / (1 - level) held-out rows, nothing is guaranteed, and the
-    predictive distribution's own interval is taken.
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """How intervals of numbers are made of predictions, so that a share `level` of targets is inside.
+
+    Attributes:
+        level: coverage.
+        shares: (n,) of rows that were not fitted: the probability of the narrowest central interval that
+            reaches the target; those of the estimator's own networks, out of fold, if None.
+        scaled: (n,) |y - mean| / std of such rows, in models of before: intervals are then mean plus and
+            minus a multiple of std.
     """
-    away = np.broadcast_to(threshold, len(x))
-    with np.errstate(invalid="ignore"):
-        ends = [scores["mean"] - away * scores["std"], scores["mean"] + away * scores["std"]]
-    own = np.flatnonzero(np.isinf(away))
-    if len(own):
-        found = [prediction.interval(level) for prediction in estimator.predictions(x[own])]
-        for place, end in enumerate(ends):
-            end[own] = torch.cat([pair[place] for pair in found]).double().numpy()[:, 0]
-    scores["lower"], scores["upper"] = ends
+
+    level: float
+    shares: Array | None = None
+    scaled: Array | None = None
+
+    def __call__(self, estimator: Any, prediction: Prediction) -> tuple[Array, Array]:
+        """(N,) lower and upper ends. Where nothing can be guaranteed, the prediction's own interval."""
+        if self.scaled is not None:
+            away = conformal_threshold(self.scaled, self.level)
+            if math.isinf(away):
+                low, high = prediction.interval(self.level)
+                return low.double().numpy()[:, 0], high.double().numpy()[:, 0]
+            mean, std = (part.double().numpy()[:, 0] for part in (prediction.mean, prediction.std))
+            with np.errstate(invalid="ignore"):
+                return mean - away * std, mean + away * std
+        own = None if self.shares is None else self.shares[:, None]
+        lower, upper = estimator.interval_of(prediction, self.level, shares=own)
+        return lower[:, 0], upper[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,13 +159,11 @@ class Judged:
         return squared
 
     @property
-    def scaled(self) -> Array:
-        """(N,) |y - mean| / std, infinite where a prediction is none; without any for labels."""
-        if self.classes:
+    def shares(self) -> Array:
+        """(N,) |2 F(y) - 1|: the probability of the narrowest central interval that reaches the target."""
+        if self.rank is None:
             return np.empty(0)
-        with np.errstate(all="ignore"):
-            away = np.abs(self.target - self.scores["mean"]) / self.scores["std"]
-        return np.where(np.isfinite(away), away, np.inf)
+        return np.where(np.isfinite(self.rank), np.abs(2 * self.rank - 1), 1.0)
 
     @property
     def covered(self) -> Flags:
@@ -164,29 +185,68 @@ class Judged:
         return CalibrationCurve.from_ranks(torch.from_numpy(np.asarray(self.rank)))
 
 
-def judge(estimator: Any, x: Array, y: NDArray[Any], *, scaled: Array | None, level: float) -> Judged:
+def judge(
+    estimator: Any, x: Array, y: NDArray[Any], *, intervals: Intervals | None = None, level: float
+) -> Judged:
     """What an estimator says about rows whose targets are known.
 
     Args:
         estimator: a fitted DropoutRegressor or DropoutClassifier.
         x: (N, K).
         y: (N,) numbers, or places of the labels.
-        scaled: |y - mean| / std of held-out rows, for intervals; those of these rows if None.
+        intervals: how they are made; if None, by these rows, each half by the other half's.
         level: coverage of the intervals.
     """
-    scores = scores_of(estimator, x, y)
+    scores = scores_of(estimator, x, y, intervals=intervals)
     judged = Judged(y, scores, scores.pop("log_prob"), scores.pop("rank", None))
-    if judged.classes:
-        return judged
-    if scaled is not None:
-        threshold: float | Array = conformal_threshold(scaled, level)
-    else:
-        # Each half by the other half's threshold: no row has a say in its own interval.
-        half = np.random.default_rng(1).permutation(len(y)) % 2 == 0
-        one, two = (conformal_threshold(judged.scaled[part], level) for part in (half, ~half))
-        threshold = np.where(half, two, one)
-    add_intervals(scores, estimator, x, threshold, level)
+    if not judged.classes and intervals is None:
+        _by_halves(judged, estimator, _with_places(estimator.predictions(x)), level)
     return judged
+
+
+def judge_out_of_fold(estimator: Any, y: NDArray[Any], *, level: float) -> tuple[NDArray[np.int64], Judged]:
+    """What an estimator's networks say about rows of the fit that they were not fitted to.
+
+    Args:
+        estimator: fitted, by networks that held rows out.
+        y: (N,) numbers of the fit, or places of the labels.
+        level: coverage of the intervals; each half of the rows has those that the other half sets.
+
+    Returns: places of the rows among those of the fit, and what was said of them.
+    """
+    found = list(estimator.out_of_fold())
+    rows = np.concatenate([places for places, _ in found])
+    parts = [row_scores(one) | _target_scores(one, y[places]) for places, one in found]
+    scores = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    judged = Judged(y[rows], scores, scores.pop("log_prob"), scores.pop("rank", None))
+    if not judged.classes:
+        _by_halves(judged, estimator, _with_places(one for _, one in found), level)
+    order = np.argsort(rows)
+    ordered = {name: values[order] for name, values in judged.scores.items()}
+    rank = None if judged.rank is None else judged.rank[order]
+    return rows[order], Judged(judged.target[order], ordered, judged.log_prob[order], rank)
+
+
+def _with_places(predictions: Iterable[Prediction]) -> Iterator[tuple[slice, Prediction]]:
+    """Predictions of rows one after another, and where the rows stand."""
+    done = 0
+    for prediction in predictions:
+        yield slice(done, done + len(prediction)), prediction
+        done += len(prediction)
+
+
+def _by_halves(
+    judged: Judged, estimator: Any, predictions: Iterable[tuple[slice, Prediction]], level: float
+) -> None:
+    """Add "lower" and "upper": each half by the other half's rows. No row has a say in its own interval."""
+    half = np.random.default_rng(1).permutation(len(judged.target)) % 2 == 0
+    makers = [Intervals(level, judged.shares[~part]) for part in (half, ~half)]
+    lower, upper = np.empty(len(half)), np.empty(len(half))
+    for where, prediction in predictions:
+        (low, high), (other_low, other_high) = (make(estimator, prediction) for make in makers)
+        lower[where] = np.where(half[where], low, other_low)
+        upper[where] = np.where(half[where], high, other_high)
+    judged.scores["lower"], judged.scores["upper"] = lower, upper
 
 
 def plain_measures(judged: Judged) -> dict[str, float]:

@@ -25,6 +25,7 @@ from bayesdrop.storage import (
 )
 from bayesdrop.tables.cells import Array
 from bayesdrop.tables.deferral import Deferral, Rule, find_deferral
+from bayesdrop.tables.judge import Intervals
 from bayesdrop.tables.prepare import Preparer
 from bayesdrop.tables.rows import TrainingRows
 from bayesdrop.tables.schema import Kind, Schema, Task
@@ -32,8 +33,9 @@ from bayesdrop.version import __version__
 
 __all__ = ["TableModel", "check_folder", "load_table_model", "save_table_model"]
 
-#: version 1 had no checksum of table.json, version 2 no dates and no ways to write numbers
-_FORMAT, _VERSION = "bayesdrop-table-model", 3
+#: version 1 had no checksum of table.json, version 2 no dates and no ways to write numbers; up to version 3,
+#: intervals were multiples of the standard deviation
+_FORMAT, _VERSION = "bayesdrop-table-model", 4
 _HELD, _ROWS = "bayesdrop-held-out", "bayesdrop-training-rows"
 #: what a prediction needs, and what a person reads
 _NEEDED = ("schema.json", "model.safetensors", "held-out.safetensors")
@@ -50,7 +52,9 @@ class TableModel:
     Attributes:
         schema: what the columns are.
         estimator: the DropoutRegressor or DropoutClassifier.
-        held_out: of rows that it was not fitted to: scores by name, "loss", and "scaled" for numbers.
+        held_out: of rows that it, or those of its networks that spoke, was not fitted to: scores by name and
+            "loss". For numbers "shares" besides, unless the estimator has its own (see `Intervals`), or, in
+            folders of before, "scaled".
         level: coverage of the intervals unless another is asked for.
         rule: which rows go to a person unless another is asked for.
         about: facts for a person: rows, options, measures.
@@ -75,10 +79,14 @@ class TableModel:
         """Whether it predicts numbers: errors are then roots of mean losses."""
         return self.schema.task == "regression"
 
-    @property
-    def scaled(self) -> Array:
-        """(n,) |y - mean| / std of held-out rows, which set the intervals of numbers."""
-        return np.asarray(self.held_out.get("scaled", np.empty(0)))
+    def intervals(self, level: float | None = None) -> Intervals:
+        """How intervals of numbers are made.
+
+        Args:
+            level: coverage; the model's own if None.
+        """
+        wanted = self.level if level is None else level
+        return Intervals(wanted, self.held_out.get("shares"), self.held_out.get("scaled"))
 
     def deferral(self, rule: Rule | None = None) -> Deferral:
         """The threshold of a rule, its gaps filled, by the held-out rows; of the model's own rule if None."""
@@ -263,7 +271,7 @@ def _check(model: TableModel) -> None:
         if not np.isin(known, np.arange(classes)).all():
             raise ValueError(f"{_KEPT} has labels that the model does not know")
     rule = model.rule.for_task(model.schema.task)
-    rows = {name: values.shape for name, values in model.held_out.items() if name != "scaled"}
+    rows = {name: values.shape for name, values in model.held_out.items() if name not in ("scaled", "shares")}
     sound = all(values.dtype == np.float64 for values in model.held_out.values())
     if not {"loss", rule.by} <= rows.keys() or len(set(rows.values())) != 1 or not sound:
         raise ValueError("held-out.safetensors does not hold what thresholds are found with")

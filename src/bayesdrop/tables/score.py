@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.progress import progress_bar
-from bayesdrop.tables.deferral import Deferral, Rule, conformal_threshold, finite_rows, ranked
-from bayesdrop.tables.judge import add_intervals, scores_of
+from bayesdrop.tables.deferral import Deferral, Rule, finite_rows, ranked
+from bayesdrop.tables.judge import scores_of
 from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.reading import TableFile
 from bayesdrop.tables.writing import check_output, table_writer
@@ -88,10 +88,8 @@ def predict_frame(
     if not len(frame):
         kinds: dict[str, Any] = {"defer": bool, "reason": object, "label": object}
         return {name: np.empty(0, dtype=kinds.get(name, np.float64)) for name in names}
-    found: dict[str, NDArray[Any]] = scores_of(model.estimator, prepared.x)
-    if model.root:
-        level = model.level if level is None else level
-        add_intervals(found, model.estimator, prepared.x, conformal_threshold(model.scaled, level), level)
+    intervals = model.intervals(level) if model.root else None
+    found: dict[str, NDArray[Any]] = scores_of(model.estimator, prepared.x, intervals=intervals)
     deferral = model.deferral() if deferral is None else deferral
     reasons = prepared.reasons
     model.prepare.add_far_numbers(prepared, model.estimator)
