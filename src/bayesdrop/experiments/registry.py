@@ -47,6 +47,7 @@ EXPERIMENTS: dict[str, str] = {
     "herlau2022-naive": "bayesdrop.experiments.herlau2022_naive",
     "herlau2022-qspr": "bayesdrop.experiments.herlau2022_qspr",
     "herlau2022-simulation": "bayesdrop.experiments.herlau2022_simulation",
+    "injected": "bayesdrop.experiments.injected",
     "ood-images": "bayesdrop.experiments.ood_images",
     "recommend-uncertainty": "bayesdrop.experiments.recommend_uncertainty",
     "safe-exploration": "bayesdrop.experiments.safe_exploration",
