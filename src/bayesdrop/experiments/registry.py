@@ -26,6 +26,7 @@ EXPERIMENTS: dict[str, str] = {
     "boluki2020-toy-gradients": "bayesdrop.experiments.boluki2020_toy_gradients",
     "cascade-cifar": "bayesdrop.experiments.cascade_cifar",
     "cascade-mnist": "bayesdrop.experiments.cascade_mnist",
+    "critics": "bayesdrop.experiments.critics",
     "deep-sea": "bayesdrop.experiments.deep_sea",
     "gal2015-insights": "bayesdrop.experiments.gal2015_insights",
     "gal2016-co2": "bayesdrop.experiments.gal2016_co2",
