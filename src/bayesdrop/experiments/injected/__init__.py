@@ -40,13 +40,13 @@ class Config:
     """All that the numbers depend on."""
 
     tables: tuple[str, ...] = ("boston", "concrete", "energy", "kin8nm", "power", "protein")
-    splits: int = 5
+    splits: int = 3
     most_rows: int = 10_000  #: of a table, the first of the training rows
     steps: int = 1000  #: of a table's network
     images: tuple[str, ...] = ("mnist", "fashion-mnist")
     num_seeds: int = 2  #: of the image networks
-    num_train: int = 8000
-    epochs: int = 5
+    num_train: int = 4000
+    epochs: int = 4
     held_out: float = 0.2  #: share of a table's training rows
     held_out_images: int = 1000
     num_test: int = 1000  #: images of each set
