@@ -17,7 +17,7 @@ ROWS = [
     "execute",
     "objectives predict storage",
     "acquire attacks audit calibration data envs fit metrics models plots stacked vae",
-    "cascade control estimators page",
+    "cascade control estimators inject page",
     "recommend",
     "demo public tables",
     "experiments",

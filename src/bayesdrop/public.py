@@ -5,16 +5,19 @@ from bayesdrop.audit import Audit, audit
 from bayesdrop.cascade import Cascade, Cascaded, cascade
 from bayesdrop.errors import Diverged, NoRandomness
 from bayesdrop.fit import History, RandomCrop, RandomFlip, fit
+from bayesdrop.inject import Injection, inject
 from bayesdrop.layers import (
     BernoulliDropout,
     ConcreteDropout,
     DropConnect,
     GaussianDropout,
     LearnableDropout,
+    Masksembles,
     MeanFieldGaussian,
     MixtureDropout,
     RateSchedule,
     RecurrentDropout,
+    ScaledDropout,
     StochasticLayer,
     VariationalGaussianDropout,
     convert,
@@ -61,9 +64,11 @@ __all__ = [
     "GaussianDropout",
     "HeteroscedasticGaussian",
     "History",
+    "Injection",
     "Laplace",
     "LearnableDropout",
     "Likelihood",
+    "Masksembles",
     "MeanFieldGaussian",
     "MixtureDropout",
     "Multinomial",
@@ -76,6 +81,7 @@ __all__ = [
     "RandomFlip",
     "RateSchedule",
     "RecurrentDropout",
+    "ScaledDropout",
     "StochasticLayer",
     "VariationalGaussianDropout",
     "__version__",
@@ -86,6 +92,7 @@ __all__ = [
     "convert",
     "fit",
     "functional",
+    "inject",
     "layers",
     "likelihoods",
     "load",

@@ -21,8 +21,10 @@ from bayesdrop import (
     DropConnect,
     GaussianDropout,
     LearnableDropout,
+    Masksembles,
     MeanFieldGaussian,
     MixtureDropout,
+    ScaledDropout,
     StochasticLayer,
     VariationalGaussianDropout,
 )
@@ -186,6 +188,43 @@ def bernoulli(layer: StochasticLayer) -> Truth:
     return sampled(blocks())
 
 
+def scaled(layer: StochasticLayer) -> Truth:
+    """Two points a unit, at 1 - s and 1 + s p / (1 - p) times its weights."""
+    assert isinstance(layer, ScaledDropout)
+
+    def blocks() -> Iterator[Block]:
+        for p, weights in random_units(layer):
+            factors = torch.tensor([1 - layer.scale, 1 + layer.scale * p / (1 - p)], dtype=torch.float64)
+            chances = torch.tensor([[p, 1 - p]], dtype=torch.float64)
+            width = torch.full_like(weights, VANISHING)
+            means = factors.unsqueeze(1) * weights
+            yield Block(means.unsqueeze(0), chances, width, prior_scale(layer), len(weights))
+        yield from bias_block(layer)
+
+    return sampled(blocks())
+
+
+def masksembles(layer: StochasticLayer) -> Truth:
+    """As many points as masks, of all weights together."""
+    assert isinstance(layer, Masksembles)
+    weight = layer.layer.weight.detach().double().flatten()
+    constant = getattr(layer.layer, "padding_idx", None)
+    numbers = [k for k in range(6) if k != constant]
+    kept = layer.keep.double()
+    strength = kept / kept.mean(0)
+
+    def blocks() -> Iterator[Block]:
+        pairs = list(zip(numbers, units_of(layer.layer), strict=True))
+        means = torch.cat([strength[:, k : k + 1] * weight[places] for k, places in pairs], 1)
+        count = len(means)
+        chances = torch.full((1, count), 1 / count, dtype=torch.float64)
+        width = torch.full((means.shape[1],), VANISHING, dtype=torch.float64)
+        yield Block(means.unsqueeze(0), chances, width, prior_scale(layer), means.shape[1])
+        yield from bias_block(layer)
+
+    return sampled(blocks())
+
+
 def dropconnect(layer: StochasticLayer) -> Truth:
     def blocks() -> Iterator[Block]:
         for p, weights in random_units(layer):
@@ -300,6 +339,8 @@ POSTERIORS: dict[type[StochasticLayer], Callable[[StochasticLayer], Truth]] = {
     GaussianDropout: gaussian,
     DropConnect: dropconnect,
     MixtureDropout: mixture,
+    ScaledDropout: scaled,
+    Masksembles: masksembles,
     MeanFieldGaussian: mean_field,
     VariationalGaussianDropout: log_uniform,
 }

@@ -19,8 +19,10 @@ from bayesdrop import (
     FunctionDraw,
     GaussianDropout,
     LearnableDropout,
+    Masksembles,
     MeanFieldGaussian,
     MixtureDropout,
+    ScaledDropout,
     StochasticLayer,
     VariationalGaussianDropout,
     predict,
@@ -143,6 +145,16 @@ LAYERS: dict[str, Callable[[], StochasticLayer]] = {
     ),
     "mean field words": lambda: MeanFieldGaussian(nn.Embedding(6, 5, padding_idx=1), 0.3, per_row=True),
     "mean field conv3d": lambda: MeanFieldGaussian(nn.Conv3d(6, 4, 3, padding="same"), 0.3),
+    "scaled": lambda: ScaledDropout(nn.Linear(6, 5), 0.4, scale=0.5),
+    "scaled per unit": lambda: ScaledDropout(nn.Linear(6, 5), RATES, scale=2.0, scale_by_fan_in=True),
+    "scaled conv2d": lambda: ScaledDropout(nn.Conv2d(6, 4, 3, groups=2), 0.3, scale=0.25),
+    "scaled conv1d elementwise": lambda: ScaledDropout(nn.Conv1d(6, 4, 3), 0.3, elementwise=True, scale=0.7),
+    "scaled words": lambda: ScaledDropout(nn.Embedding(6, 5, padding_idx=2), 0.3, scale=0.5),
+    "masksembles": lambda: Masksembles(nn.Linear(6, 5)),
+    "masksembles of three": lambda: Masksembles(nn.Linear(6, 5, bias=False), 0.5, num_masks=3),
+    "masksembles conv1d": lambda: Masksembles(nn.Conv1d(6, 4, 3, padding=1, groups=2), scale=3.0),
+    "masksembles conv2d": lambda: Masksembles(nn.Conv2d(6, 4, 3), num_masks=5, scale_by_fan_in=True),
+    "masksembles words": lambda: Masksembles(nn.Embedding(6, 5, padding_idx=2), num_masks=8),
     "variational inputs": lambda: VariationalGaussianDropout(nn.Linear(6, 5), 0.4, noise="inputs"),
     "variational weights": lambda: VariationalGaussianDropout(nn.Linear(6, 5), 0.4, per="weight"),
     "variational conv2d": lambda: VariationalGaussianDropout(nn.Conv2d(6, 4, 3, groups=2), 0.3, per="unit"),
@@ -187,7 +199,8 @@ def test_other_draws_and_other_seeds_are_other_functions(name: str) -> None:
         with FunctionDraw(layer, seed=seed, index=index):
             outputs.append(layer(x))
     assert not torch.equal(outputs[0], outputs[1])
-    assert not torch.equal(outputs[0], outputs[2])
+    # Masks that are fixed are the same whatever the seed.
+    assert torch.equal(outputs[0], outputs[2]) == isinstance(layer, Masksembles)
 
 
 @every_layer
@@ -196,7 +209,7 @@ def test_training_noise_differs_between_rows_and_calls(name: str) -> None:
     one = inputs_for(layer, 1)
     x = one.repeat(16, *[1] * (one.dim() - 1))
     first, second = layer(x), layer(x)
-    assert not torch.equal(first, second)
+    assert torch.equal(first, second) == isinstance(layer, Masksembles)  # whose masks the rows have in turn
     assert not torch.allclose(first, first[:1].expand_as(first))
 
 
@@ -394,7 +407,7 @@ def test_row_draws_are_seeded(name: str) -> None:
         with RowDraw(layer, seed=1, index=2, offset=offset):
             outputs.append(layer(x))
     assert torch.equal(outputs[0], outputs[1])
-    assert not torch.equal(outputs[0], outputs[2])
+    assert torch.equal(outputs[0], outputs[2]) == isinstance(layer, Masksembles)
 
 
 def test_every_layer_says_its_rate() -> None:

@@ -663,7 +663,7 @@ def test_what_cannot_be_is_said() -> None:
         convert(model, "none", p=0.1)
     with pytest.raises(TypeError, match=r"`model` must be an nn.Module"):
         convert("mlp", "concrete")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"`where` must be 'dropouts', 'weights', paths"):
+    with pytest.raises(TypeError, match=r"`where` must be 'dropouts', 'weights', 'last', paths"):
         convert(model, "concrete", where=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"`where` must be at least one place"):
         convert(model, "concrete", where=[])

@@ -16,9 +16,11 @@ from bayesdrop.layers.dropconnect import DropConnect
 from bayesdrop.layers.frozen import FrozenBatchNorm, freeze_batch_norm
 from bayesdrop.layers.gaussian import GaussianDropout
 from bayesdrop.layers.learnable import LearnableDropout
+from bayesdrop.layers.masksembles import Masksembles
 from bayesdrop.layers.mean_field import MeanFieldGaussian
 from bayesdrop.layers.mixture import MixtureDropout
 from bayesdrop.layers.recurrent import RecurrentDropout
+from bayesdrop.layers.scaled import ScaledDropout
 from bayesdrop.layers.schedule import RateSchedule, set_rates
 from bayesdrop.layers.share import share_rates
 from bayesdrop.layers.variational_gaussian import VariationalGaussianDropout
@@ -35,10 +37,12 @@ __all__ = [
     "GaussianNoise",
     "LearnableDropout",
     "LearnableNoise",
+    "Masksembles",
     "MeanFieldGaussian",
     "MixtureDropout",
     "RateSchedule",
     "RecurrentDropout",
+    "ScaledDropout",
     "StochasticLayer",
     "VariationalGaussianDropout",
     "VariationalGaussianNoise",

@@ -28,7 +28,7 @@ from bayesdrop.layers.weights import (
     unit_axis,
     units_like_weight,
 )
-from bayesdrop.noise.samplers import KeepNoise, Noise
+from bayesdrop.noise.samplers import FixedMasks, KeepNoise, Noise
 from bayesdrop.trace import NOT_READY, StochasticModule, active_draw
 
 __all__ = [
@@ -232,7 +232,7 @@ class InputNoiseLayer(StochasticLayer):
         self.elementwise = elementwise
 
     @abstractmethod
-    def noise(self, p: Tensor) -> Noise:
+    def noise(self, p: Tensor) -> Noise | FixedMasks:
         """The noise at the rate `p`, of mean one; `p` must broadcast against it."""
 
     def unit_axis(self, x: Tensor) -> int:

@@ -24,6 +24,7 @@ from bayesdrop.layers.kinds import (
     options_of,
     weight_form,
 )
+from bayesdrop.layers.last import last_maps
 from bayesdrop.layers.learnable import LearnableDropout
 from bayesdrop.layers.learned_rate import InitialRate
 from bayesdrop.layers.places import DROPOUTS, RECURRENT, choose, keep_hooks, swap
@@ -52,14 +53,16 @@ def convert(
     Args:
         model: any module; it may be a weight layer itself.
         kind: "bernoulli", "gaussian", "concrete", "learnable", "dropconnect", "mixture", "variational",
-            "meanfield", or one of their classes. A class of noise that stands alone, as
+            "meanfield", "masksembles", or one of their classes. A class of noise that stands alone, as
             `bd.layers.ConcreteNoise`, replaces every dropout by such a module. "none" removes the noise;
             "dropout" replaces it by an `nn.Dropout` of the same rate in front of the weight layers.
         where: "dropouts": every `nn.Dropout`, `nn.Dropout1d/2d/3d` is replaced by noise at its rate: on the
             weight layers that it feeds, or, where it feeds anything else (a norm, a sum, a concatenation), by
             a module of noise that stands alone. Stochastic layers change their kind and keep their rates;
             recurrent modules with dropout become `RecurrentDropout`. "weights": every weight layer and
-            recurrent module; dropouts stay. Or paths ("encoder", "layers.*.fc"), module types, functions of
+            recurrent module; dropouts stay. "last": the weight layers after which no other comes on the way
+            to the output, one for each head, as a pass of `x` shows; without `x`, the last one that the model
+            has. Or paths ("encoder", "layers.*.fc"), module types, functions of
             (path, module), or several of all these.
         p: the rate, or where a learned one starts. None keeps the rate of the dropout or stochastic layer
             that is replaced; other layers get the kind's default.
@@ -72,8 +75,9 @@ def convert(
 
     Every chosen dropout is replaced; where that is impossible, an error names it: a dropout that feeds a
     layer which has noise already; one module used at several places that would have to stand alone; one that
-    feeds no weights, where the kind ("dropconnect", "mixture", "meanfield") is noise on weights only. The
-    projections of `nn.MultiheadAttention`, which torch reads without calling them, are not changed.
+    feeds no weights, where the kind ("dropconnect", "mixture", "meanfield", "masksembles") is noise on
+    weights only. The projections of `nn.MultiheadAttention`, which torch reads without calling them, are not
+    changed.
 
     >>> net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 1))
     >>> convert(net, "concrete")
@@ -100,7 +104,7 @@ def convert(
     rate = options.pop("p_init", p)
     check_options("convert", made, options)
     model = model if inplace else copy.deepcopy(model)
-    chosen = choose(model, where)
+    chosen = choose(model, where, last=lambda: last_maps(model, x))
     _check_weights(chosen, made)
     dropouts: dict[nn.Module, list[str]] = {
         module: paths for module, paths in chosen.items() if isinstance(module, DROPOUTS)

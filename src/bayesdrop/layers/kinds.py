@@ -23,6 +23,7 @@ from bayesdrop.layers.concrete import ConcreteDropout
 from bayesdrop.layers.dropconnect import DropConnect
 from bayesdrop.layers.gaussian import GaussianDropout
 from bayesdrop.layers.learnable import LearnableDropout
+from bayesdrop.layers.masksembles import Masksembles
 from bayesdrop.layers.mean_field import MeanFieldGaussian
 from bayesdrop.layers.mixture import MixtureDropout
 from bayesdrop.layers.variational_gaussian import VariationalGaussianDropout
@@ -47,6 +48,7 @@ KINDS: dict[str, type[StochasticLayer]] = {
     "mixture": MixtureDropout,
     "variational": VariationalGaussianDropout,
     "meanfield": MeanFieldGaussian,
+    "masksembles": Masksembles,
 }
 #: from noise on weights to the same noise that stands alone
 _NOISES: dict[type[StochasticLayer], type[ActivationNoise]] = {

@@ -53,19 +53,30 @@ def _walk(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
         yield from _walk(child, f"{path}.{name}" if path else name)
 
 
-def choose(model: nn.Module, where: Any) -> Places:
+def choose(
+    model: nn.Module,
+    where: Any,
+    *,
+    last: Callable[[], Iterable[nn.Module]] | None = None,
+    owner: str = "convert",
+) -> Places:
     """The convertible modules that `where` chooses.
 
     Args:
         model: any module.
         where: see `convert`.
+        last: finds the last linear maps, for the rule "last"; None if there is no such rule.
+        owner: the function that errors name.
     """
     places = convertible(model)
     chosen: Places = {}
-    for rule in _rules(where):
-        found = _matched(rule, places)
+    for rule in _rules(where, owner):
+        if rule == "last" and last is not None:
+            found = {module: places[module] for module in last() if module in places}
+        else:
+            found = _matched(rule, places)
         if not found:
-            raise ValueError(must("convert", "where", *_nothing(rule, places)))
+            raise ValueError(must(owner, "where", *_nothing(rule, places)))
         chosen |= found
     for module in places:
         if isinstance(module, RecurrentDropout):
@@ -80,15 +91,15 @@ def choose(model: nn.Module, where: Any) -> Places:
     return {module: paths for module, paths in places.items() if module in chosen}
 
 
-def _rules(where: Any) -> list[Any]:
+def _rules(where: Any, owner: str) -> list[Any]:
     one = isinstance(where, str | type) or callable(where)
     rules = [where] if one else list(where) if isinstance(where, Iterable) else [None]
     for rule in rules:
         if not (isinstance(rule, str) or callable(rule)):
-            want = "'dropouts', 'weights', paths, module types or functions of (path, module)"
-            raise TypeError(must("convert", "where", want, where))
+            want = "'dropouts', 'weights', 'last', paths, module types or functions of (path, module)"
+            raise TypeError(must(owner, "where", want, where))
     if not rules:
-        raise ValueError(must("convert", "where", "at least one place", where))
+        raise ValueError(must(owner, "where", "at least one place", where))
     return rules
 
 
@@ -138,6 +149,9 @@ def _nothing(rule: Any, places: Places) -> tuple[str, Any, str]:
     if rule == "dropouts":
         hint += " Use where='weights' for noise on every weight layer. Functional dropout cannot be replaced."
         return "used with a model that has dropouts or stochastic layers", rule, hint
+    if rule == "last":
+        hint += " No weight layer is the last before the output: name a path."
+        return "used with a model whose output comes from a linear map", rule, hint
     return "something that the model has", rule, hint
 
 

@@ -122,7 +122,9 @@ def set_rates(model: nn.Module, p: float | Mapping[str, float | Tensor]) -> None
 
 def _has_fixed_rate(module: nn.Module) -> bool:
     if isinstance(module, StochasticLayer):
-        return not any(True for _ in module.rate_parameters())
+        # A rate that is a property follows from something else, as from masks that are fixed.
+        follows = isinstance(getattr(type(module), "p", None), property)
+        return not follows and not any(True for _ in module.rate_parameters())
     return isinstance(module, DROPOUTS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +15,12 @@ from torch import Tensor
 from bayesdrop.noise.bits import from_bits, random_bits, runs_plainly
 
 __all__ = [
+    "FixedMasks",
     "GaussianMultiplier",
     "KeepNoise",
     "Noise",
     "NormalNoise",
+    "ScaledKeepNoise",
     "gaussian_multiplier",
     "keep_mask",
     "standard_normal",
@@ -111,6 +114,63 @@ class KeepNoise(Noise):
     def variance(self) -> Tensor:
         """p / (1 - p)."""
         return torch.where(self.p < 1, self.p / (1 - self.p), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledKeepNoise(Noise):
+    """A mask whose distance from one is scaled: 1 + s (z / (1 - p) - 1), of variance s^2 p / (1 - p).
+
+    Attributes:
+        p: chance that a unit is dropped.
+        scale: s.
+    """
+
+    p: Tensor
+    scale: float
+
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """From the random numbers of `keep_mask`."""
+        return keep_mask(self.p, shape, generator).sub_(1).mul_(self.scale).add_(1)
+
+    @property
+    def mean(self) -> Tensor:
+        """1."""
+        return torch.ones_like(self.p)
+
+    @property
+    def variance(self) -> Tensor:
+        """s^2 p / (1 - p)."""
+        return self.scale**2 * self.p / (1 - self.p)
+
+
+@dataclass(frozen=True, eq=False)
+class FixedMasks:
+    """A few masks that take turns: draw t has the mask t mod M. Nothing is random, whatever the seed.
+
+    It is no `Noise`: the elements of a mask are not independent.
+
+    Attributes:
+        masks: (M, K).
+    """
+
+    #: `NoiseSource` asks for the masks of its draws, and gives no random numbers
+    is_fixed: ClassVar[bool] = True
+
+    masks: Tensor
+
+    def __call__(self, shape: tuple[int, ...], generator: np.random.Generator | None, /) -> Tensor:
+        """The masks of a batch in training: as many groups of rows, one after another, as there are masks."""
+        count, units = self.masks.shape
+        rows = max(1, math.prod(shape) // units)
+        groups = torch.arange(rows, device=self.masks.device) * count // rows
+        return self.masks[groups].reshape(shape)
+
+    def of_draws(self, draws: range, shape: tuple[int, ...]) -> Tensor:
+        """The masks of some draws, (len(draws), *shape), on the CPU; rows of their own go on from mask t."""
+        count, units = self.masks.shape
+        rows = torch.arange(math.prod(shape) // units)
+        which = (torch.tensor(draws).unsqueeze(1) + rows) % count
+        return self.masks.cpu()[which].reshape(len(draws), *shape)
 
 
 @dataclass(frozen=True, eq=False)

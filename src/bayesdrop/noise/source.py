@@ -38,7 +38,8 @@ class Sampler(Protocol):
     """Makes noise of a shape on the CPU; leading axes beyond the site's own are independent draws.
 
     A `bayesdrop.noise.samplers.Noise` also knows its mean and variance, which prediction without draws
-    needs. A `KeepNoise`, whose `is_mask` is true, is not called: `NoiseSource` makes its masks itself.
+    needs. A `KeepNoise`, whose `is_mask` is true, is not called: `NoiseSource` makes its masks itself. Nor is
+    one whose `is_fixed` is true: its noise depends on the number of a draw alone.
     """
 
     def __call__(self, shape: tuple[int, ...], generator: np.random.Generator, /) -> Tensor: ...
@@ -53,6 +54,14 @@ class _Mask(Sampler, Protocol):
 
 def _is_mask(sample: Sampler) -> TypeGuard[_Mask]:
     return getattr(sample, "is_mask", False)
+
+
+class _Fixed(Sampler, Protocol):
+    def of_draws(self, draws: range, shape: tuple[int, ...]) -> Tensor: ...
+
+
+def _is_fixed(sample: Sampler) -> TypeGuard[_Fixed]:
+    return getattr(sample, "is_fixed", False)
 
 
 _BLOCK_ELEMENTS = 16384
@@ -87,6 +96,8 @@ class NoiseSource:
 
     def rows(self, site: str, first: int, count: int, shape: tuple[int, ...], sample: Sampler) -> Tensor:
         """Noise of draws first, ..., first + count - 1. Shape (count, *shape), on the CPU."""
+        if _is_fixed(sample):
+            return sample.of_draws(range(first, first + count), shape)
         if _is_mask(sample) and sample.start is not None:
             return self._positions(site, first, count, shape, sample)
         size = block_size(shape)

@@ -316,7 +316,8 @@ def no_randomness(off: list[Site], owner: str = "predict") -> str:
     return (
         f"{said} To put dropout in front of every weight layer: "
         'model = bd.convert(model, "bernoulli", where="weights", p=0.1). Then train it on: the spread of '
-        "a network that was not trained with its dropout means little."
+        "a network that was not trained with its dropout means little, unless held-out rows choose it: "
+        "bd.inject(model, (x, y), likelihood=...)."
     )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from bayesdrop.errors import must
 from bayesdrop.layers import MeanFieldGaussian, MixtureDropout, StochasticLayer, VariationalGaussianDropout
 from bayesdrop.layers.base import InputNoiseLayer
-from bayesdrop.noise import KeepNoise, Noise, NoiseSource
+from bayesdrop.noise import KeepNoise, NoiseSource, Sampler
 from bayesdrop.noise.samplers import NormalNoise
 from bayesdrop.stacked.heads import apply_activation, expected, make_head
 from bayesdrop.stacked.job import Trained, export
@@ -63,7 +63,7 @@ def _drawn(
     weight, bias = layer.layer.weight.detach(), layer.bias.detach()
     outputs, inputs = weight.shape
 
-    def noise(name: str, shape: tuple[int, ...], sample: Noise) -> Tensor:
+    def noise(name: str, shape: tuple[int, ...], sample: Sampler) -> Tensor:
         return source.rows(f"{path}.{name}", first, count, shape, sample).to(weight.dtype)
 
     if isinstance(layer, InputNoiseLayer):
