@@ -4,6 +4,7 @@ from bayesdrop import functional, layers, likelihoods, metrics, models, objectiv
 from bayesdrop.audit import Audit, audit
 from bayesdrop.cascade import Cascade, Cascaded, cascade
 from bayesdrop.errors import Diverged, NoRandomness
+from bayesdrop.export import CannotExport, Exported, export
 from bayesdrop.fit import History, RandomCrop, RandomFlip, fit
 from bayesdrop.layers import (
     BernoulliDropout,
@@ -48,6 +49,7 @@ __all__ = [
     "Audit",
     "Bernoulli",
     "BernoulliDropout",
+    "CannotExport",
     "Cascade",
     "Cascaded",
     "Categorical",
@@ -56,6 +58,7 @@ __all__ = [
     "Diverged",
     "DropConnect",
     "ElboTerms",
+    "Exported",
     "FunctionDraw",
     "Gaussian",
     "GaussianDropout",
@@ -84,6 +87,7 @@ __all__ = [
     "cascade",
     "compile",
     "convert",
+    "export",
     "fit",
     "functional",
     "layers",

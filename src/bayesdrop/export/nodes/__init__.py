@@ -1,0 +1,28 @@
+"""What torch's functions are in ONNX: one small function for each, in tables by their names."""
+
+from bayesdrop.export.nodes import elementwise, layers, products, recurrent, reductions, shapes
+from bayesdrop.export.nodes.graph import (
+    DTYPES,
+    IR_VERSION,
+    OPSET,
+    CannotExport,
+    Handle,
+    Weights,
+    Writer,
+)
+
+__all__ = [
+    "DTYPES",
+    "IR_VERSION",
+    "OPSET",
+    "CannotExport",
+    "Handle",
+    "Weights",
+    "Writer",
+    "elementwise",
+    "layers",
+    "products",
+    "recurrent",
+    "reductions",
+    "shapes",
+]
