@@ -11,6 +11,7 @@ import torch
 
 from bayesdrop.errors import require
 from bayesdrop.export.nodes import DTYPES, IR_VERSION, OPSET, CannotExport, Handle, Weights, Writer
+from bayesdrop.export.onnx_perceptron import chain_of, write_chain
 from bayesdrop.export.packing import Packed
 from bayesdrop.export.program import Dims, Program, Size, Value
 from bayesdrop.trace import Leaf
@@ -169,6 +170,13 @@ def _loop(main: Writer, plan: Plan, after: Sequence[Any], noise: list[_Noise]) -
     """A Scan over the noise, whose body is one draw. Weights are those of the graph around it."""
     helper = require("onnx.helper", extra="onnx", owner="export")
     program = plan.program
+    chain = None if plan.noise is None or any(one.is_bits for one in noise) else chain_of(program, after)
+    if chain is not None:
+        known = {one.leaf.index: (one.name, one.packed) for one in noise if one.packed is not None}
+        whole = program.values[program.outputs[0]]
+        return Handle(
+            (plan.num_draws, *whole.shape), whole.dtype, write_chain(main, chain, known, plan.num_draws)
+        )
     body = Writer(main.weights, main.rows, main)
     given = []
     for one in noise:

@@ -10,6 +10,7 @@ from bayesdrop.export.nodes.graph import (
     Weights,
     Writer,
 )
+from bayesdrop.export.nodes.products import turned
 
 __all__ = [
     "DTYPES",
@@ -25,4 +26,5 @@ __all__ = [
     "recurrent",
     "reductions",
     "shapes",
+    "turned",
 ]

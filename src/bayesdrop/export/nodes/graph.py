@@ -233,16 +233,20 @@ class Writer:
     def write(self, steps: Sequence[Step], known: Mapping[int, Value]) -> None:
         """Write steps of a program whose values so far are in `values`."""
         for step in steps:
-            self.out = [known[index] for index in step.outputs]
-            made = self._written(step)
-            names = made if isinstance(made, list) else [made]
+            names = self.written(step, [known[index] for index in step.outputs])
             for index, name in zip(step.outputs, names, strict=True):
                 value = known[index]
                 if value.dtype not in DTYPES:
                     raise CannotExport(f"export: {value.dtype} cannot be written to an ONNX file.")
                 self.values[index] = Handle(value.shape, value.dtype, name)
 
-    def _written(self, step: Step) -> Any:
+    def written(self, step: Step, out: list[Value]) -> list[str]:
+        """Write one step, of which `out` is known; returns the names of its results."""
+        self.out = out
+        made = self._made(step)
+        return made if isinstance(made, list) else [made]
+
+    def _made(self, step: Step) -> Any:
         write = _WRITERS.get(step.name)
         if write is None:
             raise CannotExport(
