@@ -81,10 +81,14 @@ class Exported:
             num_draws: T; that of the export if None.
             seed: of the draws: they are those of `predict` with it.
         """
-        count = self.num_draws if num_draws is None else whole_number("masks", "num_draws", num_draws, at_least=1)
+        count = (
+            self.num_draws if num_draws is None else whole_number("masks", "num_draws", num_draws, at_least=1)
+        )
         seed = whole_number("masks", "seed", seed)
         if not self._noise_names:
-            raise ValueError("Exported.masks: the file holds its masks; it was not written with masks='input'.")
+            raise ValueError(
+                "Exported.masks: the file holds its masks; it was not written with masks='input'."
+            )
         return {
             name: noise_of(leaf, count, seed).numpy()
             for name, leaf in zip(self._noise_names, self._leaves, strict=True)
@@ -163,12 +167,17 @@ def export(
     check_output(output, "export")
     target = checked_path(path, overwrite=overwrite)
     if not is_batch(example):
-        raise TypeError(must("export", "example", "a tensor, an array, or a tuple or mapping of such", type(example)))
+        raise TypeError(
+            must("export", "example", "a tensor, an array, or a tuple or mapping of such", type(example))
+        )
     own, given = _copied(model), _on_cpu(model, example)
     if num_rows(given, "export") < 1:
         raise ValueError(must("export", "example", "at least one row", 0))
     rules = {"include": include, "exclude": exclude, "output": output}
-    rules = {name: tuple(rule) if isinstance(rule, Iterable) and not isinstance(rule, str) else rule for name, rule in rules.items()}
+    rules = {
+        name: tuple(rule) if isinstance(rule, Iterable) and not isinstance(rule, str) else rule
+        for name, rule in rules.items()
+    }
     plan = _planned(own, given, num_draws, seed, frozen_copy(likelihood), names, rules, dynamic_batch, masks)
     with whole_file(target, owner="export") as draft:
         if format == "onnx":
@@ -237,7 +246,9 @@ def _on_cpu(model: nn.Module, example: Any) -> Any:
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
     given = as_tensors(example, dtype, "export")
     if isinstance(given, Mapping):
-        return {name: part.detach().cpu() if isinstance(part, Tensor) else part for name, part in given.items()}
+        return {
+            name: part.detach().cpu() if isinstance(part, Tensor) else part for name, part in given.items()
+        }
     if isinstance(given, tuple | list):
         return tuple(part.detach().cpu() if isinstance(part, Tensor) else part for part in given)
     return given.detach().cpu()
@@ -259,7 +270,9 @@ def _planned(
     dynamic: bool,
     masks: str,
 ) -> Plan:
-    compiled = Compiled(own, num_draws, seed, likelihood, rules["include"], rules["exclude"], rules["output"], "export")
+    compiled = Compiled(
+        own, num_draws, seed, likelihood, rules["include"], rules["exclude"], rules["output"], "export"
+    )
     sizes = _SIZES if dynamic else None
 
     def record(rows: int | None) -> Recorded:
@@ -274,7 +287,9 @@ def _planned(
     def example(rows: int | None) -> Tensor:
         shape = [size_at(size, rows or 0) for size in value.shape]
         # Values of all kinds, so that no branch of a likelihood is left out by chance.
-        return torch.linspace(-1, 1, num_draws * int(np.prod(shape))).to(value.dtype).reshape(num_draws, *shape)
+        return (
+            torch.linspace(-1, 1, num_draws * int(np.prod(shape))).to(value.dtype).reshape(num_draws, *shape)
+        )
 
     tail = quantities_program(example, likelihood, names, sizes)
     noise = None
@@ -303,7 +318,9 @@ def _input_names(given: Inputs, program: Program) -> list[str]:
     if isinstance(given, Mapping):
         names = [name for name, part in given.items() if isinstance(part, Tensor)]
     else:
-        names = ["x"] if isinstance(given, Tensor) or len(given) == 1 else [f"x{i}" for i in range(len(given))]
+        names = (
+            ["x"] if isinstance(given, Tensor) or len(given) == 1 else [f"x{i}" for i in range(len(given))]
+        )
     if len(names) != len(program.inputs):
         raise ValueError(must("export", "example", "a tensor, or a tuple or mapping of tensors", type(given)))
     return names

@@ -77,7 +77,10 @@ def onnx_model(plan: Plan) -> Any:
         value = plan.tail.values[index]
         main.nodes.append(helper.make_node("Identity", [tail.values[index].name], [name]))
         results.append(_info(name, value.shape, value))
-    given = [_info(n, program.values[i].shape, program.values[i]) for i, n in zip(program.inputs, plan.inputs, strict=True)]
+    given = [
+        _info(n, program.values[i].shape, program.values[i])
+        for i, n in zip(program.inputs, plan.inputs, strict=True)
+    ]
     if plan.noise is None:
         for leaf, name in zip(program.leaves, plan.noise_names, strict=True):
             given.append(_info(name, ("draws", *leaf.shape), Value(leaf.shape, leaf.dtype)))
@@ -127,7 +130,7 @@ def _used(nodes: Iterable[Any]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Noise:
-    """What the loop over draws is given for a leaf: its name, the shape of one draw's part, and what it is."""
+    """What the loop over draws is given for a leaf: its name, the shape of one draw, and what it is."""
 
     leaf: Leaf
     name: str

@@ -101,18 +101,29 @@ def _part(step: Step, leaves: dict[int, Leaf], program: Program) -> tuple[_Part,
     """A step as a part of a chain, and the value it is applied to."""
     if step.name in ("mul", "multiply") and len(step.args) == 2 and not step.kwargs:
         for one, other in (step.args, step.args[::-1]):
-            if isinstance(one, Ref) and isinstance(other, Ref) and other.index in leaves and one.index not in leaves:
+            if (
+                isinstance(one, Ref)
+                and isinstance(other, Ref)
+                and other.index in leaves
+                and one.index not in leaves
+            ):
                 leaf = leaves[other.index]
                 if leaf.shape == (1, program.values[one.index].shape[-1]):
                     return _Part(leaf=leaf), one.index
         return None
-    if any(index in leaves for index in step.refs) or len(step.refs) != 1 or not isinstance(step.args[0], Ref):
+    if (
+        any(index in leaves for index in step.refs)
+        or len(step.refs) != 1
+        or not isinstance(step.args[0], Ref)
+    ):
         return None
     given = step.args[0].index
     if step.name == "linear":
         named = dict(zip(("weight", "bias"), step.args[1:], strict=False)) | step.kwargs
         weight, bias = named.get("weight"), named.get("bias")
-        plain = isinstance(weight, Tensor) and weight.dim() == 2 and (bias is None or isinstance(bias, Tensor))
+        plain = (
+            isinstance(weight, Tensor) and weight.dim() == 2 and (bias is None or isinstance(bias, Tensor))
+        )
         return (_Part(weight=weight, bias=bias), given) if plain else None
     row = TABLE.get(step.name)
     if row is None or not row.elementwise or tensors_in((step.args, step.kwargs)):
@@ -164,7 +175,7 @@ def _scan(w: Writer, inputs: list[tuple[str, list[int]]], write: Any) -> str:
 
 def _applied(body: Writer, part: _Part, name: str, shape: Any) -> str:
     """A function of every element."""
-    assert part.step is not None and isinstance(part.step.args[0], Ref)
+    assert part.step is not None
     body.values[part.step.args[0].index] = Handle(shape, torch.float32, name)
     return body.written(part.step, [Value(shape, torch.float32)])[0]
 
@@ -227,7 +238,11 @@ def _kept(w: Writer, chain: Chain, noise: dict[int, tuple[str, Packed]]) -> str:
                 if kept:
                     at = body.node("Gather", at, kept, axis=0)
                     weight = body.node("Gather", weight, kept, axis=0)
-                added = [] if part.bias is None else [body.node("Unsqueeze", body.held(part.bias).name, body.whole(1))]
+                added = (
+                    []
+                    if part.bias is None
+                    else [body.node("Unsqueeze", body.held(part.bias).name, body.whole(1))]
+                )
                 at = body.node("Gemm", weight, at, *added, transA=1, alpha=alpha)
                 kept, alpha = "", 1.0
             else:

@@ -98,9 +98,7 @@ class Step:
         mapped((self.args, self.kwargs), ForRows, found.append)
         return found
 
-    def run(
-        self, values: dict[int, Any], rows: Any, held: Callable[[Tensor], Tensor] | None = None
-    ) -> None:
+    def run(self, values: dict[int, Any], rows: Any, held: Callable[[Tensor], Tensor] | None = None) -> None:
         """Call the function for so many rows, and store its outputs among the values.
 
         Args:

@@ -49,7 +49,11 @@ def write_torch(plan: Plan, example: Inputs, path: Path) -> None:
         draw = _exported(body, tuple(given), shapes, "one draw")
         whole = _Whole(plan, before, edge, draw)
         own = [_dynamic(program.values[index].shape, rows) for index in program.inputs]
-        masks = [] if plan.noise is not None else [torch.ones(plan.num_draws, *leaf.shape, dtype=leaf.dtype) for leaf in program.leaves]
+        masks = (
+            []
+            if plan.noise is not None
+            else [torch.ones(plan.num_draws, *leaf.shape, dtype=leaf.dtype) for leaf in program.leaves]
+        )
         shapes = ((*own, *[None] * len(masks)),) if rows is not None else None
         done = _exported(whole, (*inputs, *masks), shapes, "the program")
         for graph in done.graph_module.modules():
@@ -76,7 +80,9 @@ def _edge(program: Program, after: Sequence[Step]) -> list[int]:
 
 def _dynamic(shape: Sequence[Any], rows: Any) -> Any:
     found = {
-        axis: _times(size, rows) for axis, size in enumerate(shape) if isinstance(size, Size) and rows is not None
+        axis: _times(size, rows)
+        for axis, size in enumerate(shape)
+        if isinstance(size, Size) and rows is not None
     }
     return found or None
 
@@ -175,7 +181,9 @@ class _Whole(nn.Module):
         rows = inputs[0].shape[0]
         for step in self._before:
             step.run(values, rows, self.constants.held)
-        noise = list(inputs[size:]) or [self._unpacked(place, part) for place, part in enumerate(plan.noise or ())]
+        noise = list(inputs[size:]) or [
+            self._unpacked(place, part) for place, part in enumerate(plan.noise or ())
+        ]
         edge = [values[index] for index in self._edge]
         lifted = [self.constants.held(tensor) for tensor in self._lifted]
         draws = _scanned(self._draw, lifted, edge, noise)
@@ -196,14 +204,16 @@ class _Whole(nn.Module):
         return made
 
 
-def _scanned(draw: Callable[..., Any], lifted: list[Tensor], edge: list[Tensor], noise: list[Tensor]) -> Tensor:
+def _scanned(
+    draw: Callable[..., Any], lifted: list[Tensor], edge: list[Tensor], noise: list[Tensor]
+) -> Tensor:
     """(T, N, ...) outputs of a draw for every slice of the noise."""
     try:
         # The operator itself: the function of the same name would have dynamo read the graph again.
         from torch._higher_order_ops.scan import scan_op
     except ImportError as error:
         raise CannotExport(
-            f'export: format="torch" needs a newer torch than {torch.__version__}, one with a scan over draws.'
+            f'export: format="torch" needs a scan over draws, which torch {torch.__version__} has not.'
         ) from error
     count, steps = len(lifted), len(noise)
 

@@ -25,6 +25,11 @@ TOLERANCE = 1e-5
 #: rounding of single precision in a draw, relative to the largest number of the draws
 _ROUNDING = 2e-6
 
+_HINT = (
+    " If what `model` says of a row depends on the number of rows, write it for one number of them, with "
+    "dynamic_batch=False."
+)
+
 _Run = Callable[[Mapping[str, np.ndarray[Any, Any]]], list[np.ndarray[Any, Any]]]
 
 
@@ -107,13 +112,13 @@ def check_file(
             wanted = getattr(truth, name).numpy()
             # A difference of two entropies is rounded as these are.
             of = truth.entropy.numpy() if name == "mutual_information" else None
-            error = relative_error(one, wanted, of)
-            if not error <= _allowed(wanted, name, scale):
+            gap = relative_error(one, wanted, of)
+            if not gap <= _allowed(wanted, name, scale):
                 raise RuntimeError(
-                    f"export: the file's {name!r} of {size} rows differs from predict by {error:.1e}, relative "
-                    "to its largest number; it is not left behind."
+                    f"export: the file's {name!r} of {size} rows differs from predict by {gap:.1e}, "
+                    "relative to its largest number; it is not left behind." + (_HINT if dynamic else "")
                 )
-            largest = max(largest, error)
+            largest = max(largest, gap)
     return largest
 
 

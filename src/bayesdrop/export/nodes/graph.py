@@ -265,7 +265,7 @@ class Writer:
             raise CannotExport(f"export: `model` calls {step.name} {error}") from None
         except TypeError as error:
             raise CannotExport(
-                f"export: `model` calls {step.name} in a way that cannot be written to an ONNX file ({error})."
+                f"export: `model` calls {step.name} in a way that no ONNX file can be told ({error})."
             ) from error
 
     def _handle(self, part: Ref | Tensor | ForRows) -> Handle:

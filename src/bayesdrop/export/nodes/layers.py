@@ -147,7 +147,7 @@ def _max_pool(
         "MaxPool",
         _with_rows(w, x, dims),
         kernel_shape=kernel,
-        strides=kernel if stride is None or stride == [] or stride == () else _each(stride, dims),
+        strides=kernel if not stride else _each(stride, dims),
         pads=_each(padding, dims) * 2,
         dilations=_each(dilation, dims),
         ceil_mode=int(ceil_mode),
@@ -173,7 +173,7 @@ def _avg_pool(
         "AveragePool",
         _with_rows(w, x, dims),
         kernel_shape=kernel,
-        strides=kernel if stride is None or stride == [] or stride == () else _each(stride, dims),
+        strides=kernel if not stride else _each(stride, dims),
         pads=_each(padding, dims) * 2,
         ceil_mode=int(ceil_mode),
         count_include_pad=int(count_include_pad),
@@ -181,14 +181,18 @@ def _avg_pool(
     return _end(w, made, x, dims)
 
 
-def _adaptive(kind: str, dims: int, w: Writer, x: Handle, output_size: Any, return_indices: bool = False) -> str:
+def _adaptive(
+    kind: str, dims: int, w: Writer, x: Handle, output_size: Any, return_indices: bool = False
+) -> str:
     if return_indices:
         raise CannotExport("with the places of the largest, which cannot be written to an ONNX file.")
     given, wanted = x.shape[-dims:], w.out[0].shape[-dims:]
     sizes = []
     for old, new in zip(given, wanted, strict=True):
         if isinstance(old, Size) or isinstance(new, Size) or old % new:
-            raise CannotExport(f"from {old} to {new} positions: only equal windows can be written to an ONNX file.")
+            raise CannotExport(
+                f"from {old} to {new} positions: only equal windows can be written to an ONNX file."
+            )
         sizes.append(old // new)
     made = w.node(kind, _with_rows(w, x, dims), kernel_shape=sizes, strides=sizes)
     return _end(w, made, x, dims)
@@ -217,7 +221,13 @@ def _interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> str:
-    kinds = {"nearest": "nearest", "bilinear": "linear", "linear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+    kinds = {
+        "nearest": "nearest",
+        "bilinear": "linear",
+        "linear": "linear",
+        "trilinear": "linear",
+        "bicubic": "cubic",
+    }
     if mode not in kinds or antialias:
         raise CannotExport(f"in mode {mode!r}, which cannot be written to an ONNX file.")
     target: Dims = w.out[0].shape

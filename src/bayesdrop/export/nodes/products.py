@@ -175,4 +175,3 @@ def _attention(
     if hidden is not None:
         weights = w.node("Where", hidden, w.constant(0.0, dtype), weights)
     return w.node("MatMul", weights, value.name)
-

@@ -48,11 +48,11 @@ def _recurrent(
     for layer in range(num_layers):
         mine = params[layer * directions * each : (layer + 1) * directions * each]
         own = [mine[d * each : (d + 1) * each] for d in range(directions)]
-        weights = [_stacked(w, [part[place] for part in own], gates, kind) for place in (0, 1)]
+        weights = [_stacked(w, [part[place] for part in own], gates) for place in (0, 1)]
         bias = ""
         if has_biases:
-            parts = [torch.cat([_ordered(part[2], gates), _ordered(part[3], gates)]) for part in own]
-            bias = w.constant(torch.stack(parts))
+            sums = [_stacked(w, [part[place] for part in own], gates) for place in (2, 3)]
+            bias = w.node("Concat", *sums, axis=1)
         start = [_layer_state(w, state, layer * directions, directions) for state in states]
         options: dict[str, Any] = {
             "hidden_size": width,
@@ -77,15 +77,23 @@ for _kind in _KINDS:
     writes(_kind)(partial(_recurrent, _kind))
 
 
-def _ordered(weight: Handle, gates: tuple[int, ...]) -> torch.Tensor:
-    if weight.constant is None:
-        raise CannotExport("with weights that noise has changed, which cannot be written to an ONNX file.")
-    parts = weight.constant.detach().chunk(len(gates))
-    return torch.cat([parts[gate] for gate in gates])
-
-
-def _stacked(w: Writer, weights: list[Handle], gates: tuple[int, ...], kind: str) -> str:
-    return w.constant(torch.stack([_ordered(weight, gates) for weight in weights]))
+def _stacked(w: Writer, weights: list[Handle], gates: tuple[int, ...]) -> str:
+    """(directions, gates * width, ...) the weights of both directions, their gates in ONNX's order."""
+    constants = [weight.constant for weight in weights]
+    if all(constant is not None for constant in constants):
+        parts = [constant.detach().chunk(len(gates)) for constant in constants if constant is not None]
+        return w.constant(torch.stack([torch.cat([own[gate] for gate in gates]) for own in parts]))
+    made = []
+    for weight in weights:
+        size = weight.shape[0]
+        assert isinstance(size, int)
+        own = [weight.name]
+        if len(gates) > 1:
+            split = w.whole(*[size // len(gates)] * len(gates))
+            own = w.node_many("Split", [weight.name, split], len(gates), axis=0)
+        turned = w.node("Concat", *(own[gate] for gate in gates), axis=0)
+        made.append(w.node("Unsqueeze", turned, w.whole(0)))
+    return made[0] if len(made) == 1 else w.node("Concat", *made, axis=0)
 
 
 def _layer_state(w: Writer, state: Handle, first: int, count: int) -> str:

@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 
 def _axes(x: Handle, dim: Any) -> list[int]:
-    if dim is None or dim == () or dim == []:
+    if dim is None or (not isinstance(dim, int) and not dim):
         return list(range(x.dims))
     return [x.axis(one) for one in ([dim] if isinstance(dim, int) else dim)]
 
@@ -30,7 +30,9 @@ for _name, _kind in {"sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMa
     writes(_name)(partial(_reduced, _kind))
 
 
-def _extreme(kind: str, at: str, pair: str, w: Writer, x: Handle, dim: Any = None, keepdim: bool = False) -> Any:
+def _extreme(
+    kind: str, at: str, pair: str, w: Writer, x: Handle, dim: Any = None, keepdim: bool = False
+) -> Any:
     if isinstance(dim, Handle):
         return w.node(pair, *(w.cast(part, w.out[0].dtype) for part in (x, dim)))
     if dim is None:
@@ -143,5 +145,9 @@ def _glu(w: Writer, x: Handle, dim: int = -1) -> str:
 
 
 @writes("topk")
-def _topk(w: Writer, x: Handle, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[str]:
-    return w.node_many("TopK", [x.name, w.whole(k)], 2, axis=x.axis(dim), largest=int(largest), sorted=int(sorted))
+def _topk(
+    w: Writer, x: Handle, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> list[str]:
+    return w.node_many(
+        "TopK", [x.name, w.whole(k)], 2, axis=x.axis(dim), largest=int(largest), sorted=int(sorted)
+    )

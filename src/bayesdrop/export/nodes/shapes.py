@@ -79,12 +79,17 @@ def _expanded(w: Writer, x: Handle, shape: Dims) -> str:
         return x.name
     # An axis of length one in the wanted shape leaves the axis of the tensor as it is.
     own = (*[None] * (len(shape) - x.dims), *x.shape)
-    return w.node("Expand", x.name, w.sizes([1 if size == old else size for size, old in zip(shape, own, strict=True)]))
+    return w.node(
+        "Expand", x.name, w.sizes([1 if size == old else size for size, old in zip(shape, own, strict=True)])
+    )
 
 
 @writes("repeat", "tile")
 def _repeat(w: Writer, x: Handle, *counts: Any, **named: Any) -> str:
-    flat = next(iter(named.values()), counts[0] if len(counts) == 1 and isinstance(counts[0], tuple | list) else counts)
+    flat = next(
+        iter(named.values()),
+        counts[0] if len(counts) == 1 and isinstance(counts[0], tuple | list) else counts,
+    )
     flat = [flat] if isinstance(flat, int) else list(flat)
     flat = [*[1] * (x.dims - len(flat)), *flat]
     name = w.reshaped(x.name, (*[1] * (len(flat) - x.dims), *x.shape)) if len(flat) > x.dims else x.name
@@ -210,16 +215,14 @@ def _gathered(
     parts: list[Any],
 ) -> str:
     """x[..., i, ...] and x[i, j, ...] of whole numbers i, j."""
-    if dropped:
-        if places != list(range(len(places))) or min(dropped) < len(places):
-            raise CannotExport("with tensors and numbers in turn, which cannot be written to an ONNX file.")
-        # Numbers behind the tensors: these axes have length one now, and go at the end.
+    # Axes of numbers behind the tensors have length one now, and go at the end.
+    if dropped and (places != list(range(len(places))) or min(dropped) < len(places)):
+        raise CannotExport("with tensors and numbers in turn, which cannot be written to an ONNX file.")
     indices = [w.cast(part, torch.int64) for part in tensors]
     if len(tensors) == 1:
         found = w.node("Gather", name, indices[0], axis=places[0])
     elif places == list(range(len(places))):
-        lead = torch.broadcast_shapes(*(part.example(3).shape for part in tensors))
-        wide: Dims = tuple(w.out[0].shape[: len(lead)])
+        wide: Dims = tuple(w.out[0].shape[: max(part.dims for part in tensors)])
         if None in parts:
             raise CannotExport("with tensors and None, which cannot be written to an ONNX file.")
         spread = [
@@ -350,4 +353,3 @@ def _unfold(w: Writer, x: Handle, *args: Any, **_: Any) -> str:
     order = list(range(x.dims + 1))
     order.append(order.pop(axis + 1))
     return w.node("Transpose", found, perm=order)
-
