@@ -29,10 +29,10 @@ from bayesdrop.randomness import ProcessSwitch
 from bayesdrop.storage import whole_file
 from bayesdrop.trace import Where
 
-__all__ = ["Exported", "export"]
+__all__ = ["ROWS", "Exported", "checked_path", "export", "recorded_program"]
 
 #: rows of the two passes that show what depends on the number of rows: neither a usual width
-_SIZES = (5, 7)
+ROWS = (5, 7)
 _FORMATS = ("onnx", "torch")
 
 
@@ -183,7 +183,7 @@ def export(
         if format == "onnx":
             draft.write_bytes(onnx_model(plan).SerializeToString())
         else:
-            write_torch(plan, _rows_of(given, _SIZES[0]) if dynamic_batch else given, draft)
+            write_torch(plan, _rows_of(given, ROWS[0]) if dynamic_batch else given, draft)
         error = check_file(
             draft,
             format,
@@ -259,6 +259,40 @@ def _rows_of(given: Inputs, rows: int) -> Inputs:
     return take_rows(given, torch.arange(rows) % num_rows(given, "export"))
 
 
+def recorded_program(
+    own: nn.Module,
+    given: Inputs,
+    *,
+    num_draws: int,
+    seed: int,
+    include: Any = None,
+    exclude: Any = None,
+    output: Any = None,
+    sizes: tuple[int, int] | None = ROWS,
+) -> Program:
+    """The program of one draw of a model, which nothing else may change meanwhile.
+
+    Args:
+        own: a private copy of the model.
+        given: inputs.
+        num_draws: T.
+        seed: of the draws.
+        include: which sites are on.
+        exclude: which sites are off.
+        output: which of the tensors that it returns.
+        sizes: two numbers of rows to record with; None for those of `given` alone.
+    """
+    compiled = Compiled(own, num_draws, seed, None, include, exclude, output, "export")
+
+    def record(rows: int | None) -> Recorded:
+        inputs = arguments(given if rows is None else _rows_of(given, rows))
+        with torch.no_grad(), _exporting:
+            tape, _ = compiled.record(inputs)
+        return Recorded(tape.ops, tape.leaves, tensors_in(inputs), [tape.output], tape.size)
+
+    return program_of(record, sizes, "export")
+
+
 def _planned(
     own: nn.Module,
     given: Inputs,
@@ -270,18 +304,8 @@ def _planned(
     dynamic: bool,
     masks: str,
 ) -> Plan:
-    compiled = Compiled(
-        own, num_draws, seed, likelihood, rules["include"], rules["exclude"], rules["output"], "export"
-    )
-    sizes = _SIZES if dynamic else None
-
-    def record(rows: int | None) -> Recorded:
-        inputs = arguments(given if rows is None else _rows_of(given, rows))
-        with torch.no_grad(), _exporting:
-            tape, _ = compiled.record(inputs)
-        return Recorded(tape.ops, tape.leaves, tensors_in(inputs), [tape.output], tape.size)
-
-    program = program_of(record, sizes, "export")
+    sizes = ROWS if dynamic else None
+    program = recorded_program(own, given, num_draws=num_draws, seed=seed, sizes=sizes, **rules)
     value = program.values[program.outputs[0]]
 
     def example(rows: int | None) -> Tensor:

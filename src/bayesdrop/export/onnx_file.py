@@ -13,11 +13,19 @@ from bayesdrop.errors import require
 from bayesdrop.export.nodes import DTYPES, IR_VERSION, OPSET, CannotExport, Handle, Weights, Writer
 from bayesdrop.export.onnx_perceptron import chain_of, write_chain
 from bayesdrop.export.packing import Packed
-from bayesdrop.export.program import Dims, Program, Size, Value
+from bayesdrop.export.program import Program, Size, Step, Value
 from bayesdrop.trace import Leaf
 from bayesdrop.version import __version__
 
-__all__ = ["Plan", "onnx_model"]
+__all__ = [
+    "Plan",
+    "finished",
+    "named_value",
+    "onnx_model",
+    "rows_of",
+    "write_draws",
+    "write_quantities",
+]
 
 #: bytes of unpacked noise up to which it is unpacked once, when a file is loaded; beyond, draw by draw
 _READY = 4 * 2**20
@@ -54,38 +62,84 @@ class Plan:
 
 def onnx_model(plan: Plan) -> Any:
     """The file's content, a `ModelProto`."""
-    helper = require("onnx.helper", extra="onnx", owner="export")
     program, weights = plan.program, Weights()
     weights.titles = dict(plan.titles)
-    first = program.values[program.inputs[0]]
     main = Writer(weights, None)
+    first = program.values[program.inputs[0]]
     if any(isinstance(size, Size) for size in first.shape):
-        main.rows = main.node("Shape", plan.inputs[0], start=0, end=1)
-    for index, name in zip(program.inputs, plan.inputs, strict=True):
-        value = program.values[index]
-        main.values[index] = Handle(value.shape, value.dtype, name)
-    before, after = program.parts()
-    main.write(before, program.values)
-    noise = [_noise_input(main, leaf, place, plan) for place, leaf in enumerate(program.leaves)]
-    draws = _loop(main, plan, after, noise)
-    tail = Writer(weights, main.rows, main)
-    tail.values = {plan.tail.inputs[0]: draws}
-    tail.write(plan.tail.steps, plan.tail.values)
-    main.nodes += tail.nodes
-    results = []
-    for index, name in zip(plan.tail.outputs, plan.outputs, strict=True):
-        value = plan.tail.values[index]
-        main.nodes.append(helper.make_node("Identity", [tail.values[index].name], [name]))
-        results.append(_info(name, value.shape, value))
-    given = [
-        _info(n, program.values[i].shape, program.values[i])
-        for i, n in zip(program.inputs, plan.inputs, strict=True)
-    ]
+        main.rows = rows_of(main, plan.inputs[0])
+    values = [program.values[index] for index in program.inputs]
+    given = [Handle(value.shape, value.dtype, name) for value, name in zip(values, plan.inputs, strict=True)]
+    draws = write_draws(main, program, given, plan.noise, plan.noise_names, plan.num_draws)
+    ends = write_quantities(main, plan.tail, draws)
+    known = [named_value(one.name, one.shape, one) for one in given]
     if plan.noise is None:
         for leaf, name in zip(program.leaves, plan.noise_names, strict=True):
-            given.append(_info(name, ("draws", *leaf.shape), Value(leaf.shape, leaf.dtype)))
+            known.append(named_value(name, ("draws", *leaf.shape), Value(leaf.shape, leaf.dtype)))
+    return finished(main, known, dict(zip(plan.outputs, ends, strict=True)), plan.facts)
+
+
+def rows_of(main: Writer, name: str) -> str:
+    """The number of rows of an input, a vector of one number."""
+    return main.node("Shape", name, start=0, end=1)
+
+
+def write_draws(
+    main: Writer,
+    program: Program,
+    given: Sequence[Handle],
+    noise: Sequence[Packed] | None,
+    names: Sequence[str],
+    num_draws: int,
+) -> Handle:
+    """Write all draws of a program into a graph; returns their outputs (T, N, ...).
+
+    Args:
+        main: the graph.
+        program: of one draw.
+        given: its inputs.
+        noise: of every leaf; None if these are inputs of the graph.
+        names: of the noise, where it is an input.
+        num_draws: T.
+    """
+    own = main.beside()
+    own.values = dict(zip(program.inputs, given, strict=True))
+    before, after = program.parts()
+    own.write(before, program.values)
+    packed = list(noise) if noise is not None else None
+    parts = [
+        _noise_input(
+            own, leaf, names[place] if packed is None else "", None if packed is None else packed[place]
+        )
+        for place, leaf in enumerate(program.leaves)
+    ]
+    return _loop(own, program, after, parts, num_draws)
+
+
+def write_quantities(main: Writer, tail: Program, draws: Handle) -> list[Handle]:
+    """Write what is said of draws; returns the values in their order."""
+    own = main.beside()
+    own.values = {tail.inputs[0]: draws}
+    own.write(tail.steps, tail.values)
+    return [own.values[index] for index in tail.outputs]
+
+
+def finished(main: Writer, given: list[Any], ends: Mapping[str, Handle], facts: Mapping[str, str]) -> Any:
+    """The model of a graph.
+
+    Args:
+        main: the graph.
+        given: its inputs, as `named_value` makes them.
+        ends: its outputs by name.
+        facts: what the file says of itself.
+    """
+    helper = require("onnx.helper", extra="onnx", owner="export")
+    results = []
+    for name, value in ends.items():
+        main.nodes.append(helper.make_node("Identity", [value.name], [name]))
+        results.append(named_value(name, value.shape, value))
     used = set(_used(main.nodes))
-    kept = [tensor for name, tensor in weights.tensors.items() if name in used]
+    kept = [tensor for name, tensor in main.weights.tensors.items() if name in used]
     size = sum(len(tensor.raw_data) for tensor in kept)
     if size > _LARGEST:
         raise CannotExport(
@@ -93,18 +147,22 @@ def onnx_model(plan: Plan) -> Any:
             'use format="torch".'
         )
     graph = helper.make_graph(main.nodes, "bayesdrop", given, results, kept)
+    operators = [helper.make_opsetid("", OPSET)]
+    if any(node.domain == "ai.onnx.ml" for node in main.nodes):
+        operators.append(helper.make_opsetid("ai.onnx.ml", 3))
     model = helper.make_model(
         graph,
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        opset_imports=operators,
         ir_version=IR_VERSION,
         producer_name="bayesdrop",
         producer_version=__version__,
     )
-    helper.set_model_props(model, dict(plan.facts))
+    helper.set_model_props(model, dict(facts))
     return model
 
 
-def _info(name: str, shape: Iterable[Any], value: Value) -> Any:
+def named_value(name: str, shape: Iterable[Any], value: Value) -> Any:
+    """An input or output of a graph."""
     helper = require("onnx.helper", extra="onnx", owner="export")
     return helper.make_tensor_value_info(name, DTYPES[value.dtype], [_dim(size) for size in shape])
 
@@ -139,10 +197,9 @@ class _Noise:
     is_bits: bool
 
 
-def _noise_input(main: Writer, leaf: Leaf, place: int, plan: Plan) -> _Noise:
-    if plan.noise is None:
-        return _Noise(leaf, plan.noise_names[place], None, leaf.shape, False)
-    found = plan.noise[place]
+def _noise_input(main: Writer, leaf: Leaf, name: str, found: Packed | None) -> _Noise:
+    if found is None:
+        return _Noise(leaf, name, None, leaf.shape, False)
     if found.bits is None:
         assert found.numbers is not None
         return _Noise(leaf, main.held(found.numbers).name, found, leaf.shape, False)
@@ -169,17 +226,17 @@ def unpacked(w: Writer, bits: str, found: Packed, leaf: Leaf, lead: tuple[int, .
 # the loop over draws
 
 
-def _loop(main: Writer, plan: Plan, after: Sequence[Any], noise: list[_Noise]) -> Handle:
+def _loop(
+    main: Writer, program: Program, after: Sequence[Step], noise: list[_Noise], num_draws: int
+) -> Handle:
     """A Scan over the noise, whose body is one draw. Weights are those of the graph around it."""
     helper = require("onnx.helper", extra="onnx", owner="export")
-    program = plan.program
-    chain = None if plan.noise is None or any(one.is_bits for one in noise) else chain_of(program, after)
+    known = {one.leaf.index: (one.name, one.packed) for one in noise if one.packed is not None}
+    ready = len(known) == len(noise) and not any(one.is_bits for one in noise)
+    chain = chain_of(program, after) if ready else None
     if chain is not None:
-        known = {one.leaf.index: (one.name, one.packed) for one in noise if one.packed is not None}
         whole = program.values[program.outputs[0]]
-        return Handle(
-            (plan.num_draws, *whole.shape), whole.dtype, write_chain(main, chain, known, plan.num_draws)
-        )
+        return Handle((num_draws, *whole.shape), whole.dtype, write_chain(main, chain, known, num_draws))
     body = Writer(main.weights, main.rows, main)
     given = []
     for one in noise:
@@ -194,8 +251,6 @@ def _loop(main: Writer, plan: Plan, after: Sequence[Any], noise: list[_Noise]) -
     index = program.outputs[0]
     value = program.values[index]
     end = body.node("Identity", body.values[index].name)
-    graph = helper.make_graph(body.nodes, "draw", given, [_info(end, value.shape, value)])
+    graph = helper.make_graph(body.nodes, "draw", given, [named_value(end, value.shape, value)])
     stacked = main.node("Scan", *(one.name for one in noise), body=graph, num_scan_inputs=len(noise))
-    lead: Any = plan.num_draws
-    shape: Dims = (lead, *value.shape)
-    return Handle(shape, value.dtype, stacked)
+    return Handle((num_draws, *value.shape), value.dtype, stacked)

@@ -94,6 +94,13 @@ class Weights:
         self._names[place] = self._names[key]
         return self._names[key]
 
+    def texts(self, values: Sequence[str]) -> str:
+        """The name under which texts are stored."""
+        helper = require("onnx.numpy_helper", extra="onnx", owner="export")
+        name = self.fresh("texts")
+        self.tensors[name] = helper.from_array(np.array(list(values), dtype=object), name)
+        return name
+
 
 _Write = Callable[..., Any]
 _WRITERS: dict[str, _Write] = {}
@@ -142,6 +149,12 @@ class Writer:
     def root(self) -> Writer:
         """The writer of the outermost graph."""
         return self if self.outer is None else self.outer.root
+
+    def beside(self) -> Writer:
+        """A writer of the same graph with values of its own, for another program."""
+        other = Writer(self.weights, self.rows)
+        other.nodes, other.turned = self.nodes, self.turned
+        return other
 
     # nodes and constants
 

@@ -151,14 +151,14 @@ def _stack(w: Writer, parts: list[Handle], dim: int = 0) -> str:
     axis = dim % (parts[0].dims + 1)
     made = []
     for part in parts:
-        shape = (*part.shape[:axis], 1, *part.shape[axis:])
-        made.append(w.reshaped(w.cast(part, w.out[0].dtype), shape))
+        made.append(w.node("Unsqueeze", w.cast(part, w.out[0].dtype), w.whole(axis)))
     return w.node("Concat", *made, axis=axis)
 
 
 @writes("hstack")
 def _hstack(w: Writer, parts: list[Handle]) -> str:
-    return _cat(w, parts, 0 if parts[0].dims == 1 else 1)
+    joined: str = _cat(w, parts, 0 if parts[0].dims == 1 else 1)
+    return joined
 
 
 _END = 2**62
