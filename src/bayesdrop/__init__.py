@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bayesdrop.public import *  # noqa: F403  (its `__all__` is the list)
 
 #: functions that have the name of the module or package they live in
-_FUNCTIONS = frozenset({"audit", "cascade", "fit", "inject", "predict"})
+_FUNCTIONS = frozenset({"audit", "cascade", "export", "fit", "inject", "predict"})
 #: packages that are imported when they are asked for, as `bayesdrop.plots`, and the extra that each needs
 _ON_DEMAND = {
     "acquire": None,

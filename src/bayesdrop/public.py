@@ -4,6 +4,7 @@ from bayesdrop import functional, layers, likelihoods, metrics, models, objectiv
 from bayesdrop.audit import Audit, audit
 from bayesdrop.cascade import Cascade, Cascaded, cascade
 from bayesdrop.errors import Diverged, NoRandomness
+from bayesdrop.export import CannotExport, Exported, export
 from bayesdrop.fit import History, RandomCrop, RandomFlip, fit
 from bayesdrop.inject import Injection, inject
 from bayesdrop.layers import (
@@ -51,6 +52,7 @@ __all__ = [
     "Audit",
     "Bernoulli",
     "BernoulliDropout",
+    "CannotExport",
     "Cascade",
     "Cascaded",
     "Categorical",
@@ -59,6 +61,7 @@ __all__ = [
     "Diverged",
     "DropConnect",
     "ElboTerms",
+    "Exported",
     "FunctionDraw",
     "Gaussian",
     "GaussianDropout",
@@ -90,6 +93,7 @@ __all__ = [
     "cascade",
     "compile",
     "convert",
+    "export",
     "fit",
     "functional",
     "inject",

@@ -119,6 +119,7 @@ class Compiled:
         include: which sites are on.
         exclude: which sites are off.
         output: which of the tensors that the model returns.
+        owner: the function that errors name.
     """
 
     def __init__(
@@ -130,11 +131,13 @@ class Compiled:
         include: Where | Iterable[Where] | None,
         exclude: Where | Iterable[Where] | None,
         output: Output | None,
+        owner: str = "compile",
     ) -> None:
+        self._owner = owner
         self.num_draws, self.seed, self.likelihood = num_draws, seed, likelihood
         self._model, self._output = model, output
         self._include, self._exclude = include, exclude
-        self._selection = Selection(include, exclude, owner="compile")
+        self._selection = Selection(include, exclude, owner=owner)
         self._source = _ReadySource(seed, num_draws)
         self._kinds: OrderedDict[Any, _Recorded] = OrderedDict()
         tensors = [*model.parameters(), *model.buffers()]
@@ -214,20 +217,20 @@ class Compiled:
             draw, recorder, returned = recorded(
                 subject,
                 inputs,
-                lambda value: picked(value, self._output, "compile"),
+                lambda value: picked(value, self._output, self._owner),
                 any_inputs=True,
                 seed=self.seed,
                 selection=self._selection,
                 findings=known,
                 source=self._source,
             )
-        check_sites(self._model, draw.sites, draw.foreign, "compile")
+        check_sites(self._model, draw.sites, draw.foreign, self._owner)
         rows = tensors_in(inputs)[0].shape[0]
-        output = checked_output(returned, rows, "compile")
+        output = checked_output(returned, rows, self._owner)
         tape = recorder.tape(output)
         if tape is None or tape.mutates:
             why = recorder.broken or "it changes tensors in place"
-            raise ValueError(f"compile: `model` cannot be compiled: {why}. Use predict.")
+            raise ValueError(f"{self._owner}: `model` cannot be recorded: {why}. Use predict.")
         return tape, output
 
     @property

@@ -296,10 +296,14 @@ def check_sites(model: nn.Module, sites: dict[str, Site], foreign: list[str], ow
         warnings.warn(message, PartlyRandom, stacklevel=_level_of_caller())
 
 
+#: packages between a user's code and a warning
+_CALLED = ("bayesdrop.predict", "bayesdrop.export")
+
+
 def _level_of_caller() -> int:
-    """The stack level, for the caller of this function, of the code that called `predict`."""
+    """The stack level, for the caller of this function, of the code that called `predict` or `export`."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("bayesdrop.predict"):
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith(_CALLED):
         level, frame = level + 1, frame.f_back
     return level
 
