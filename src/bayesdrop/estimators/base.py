@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from bayesdrop.blocks import BLOCK_ROWS, filled
 from bayesdrop.errors import is_one_of, layer_widths, must, must_be_flag, told_by, whole_number
 from bayesdrop.estimators.files import read_estimator, write_estimator
 from bayesdrop.predict import Prediction
@@ -242,19 +243,29 @@ class DropoutEstimator(BaseEstimator):
             x: Array = validate_data(self, X, reset=False, dtype=np.float64)
         return x
 
-    def predictions(self, X: Any) -> Iterator[Prediction]:
+    def predictions(
+        self, X: Any, *, num_draws: int | None = None, seed: int = 0, blocks: bool = False
+    ) -> Iterator[Prediction]:
         """`predict_dist` of some rows at a time, in order, so that draws of a long table are never all held.
 
-        A draw is a function: where the rows are cut changes nothing.
+        A draw is a function: where the rows are cut changes nothing but last bits, and with `blocks` not even
+        these.
 
         Args:
             X: (N, K) columns.
+            num_draws: T of all networks together; the recipe's if None.
+            seed: of the draws.
+            blocks: compute rows in blocks of one size, see `bayesdrop.blocks`. The last prediction then has
+                further rows, which fill its block.
         """
         x, mixture = self._checked(X), self.mixture_
+        draws = mixture.num_draws if num_draws is None else num_draws
         outputs = mixture.components[0].network.widths[-1] + 1
-        rows = max(1, _ROWS_AT_A_TIME // (mixture.num_draws * outputs))
+        rows = max(1, _ROWS_AT_A_TIME // (draws * outputs))
+        if blocks:
+            x, rows = filled(x), max(1, rows // BLOCK_ROWS) * BLOCK_ROWS
         for start in range(0, len(x), rows):
-            yield mixture.predict(x[start : start + rows])
+            yield mixture.predict(x[start : start + rows], num_draws, seed, BLOCK_ROWS if blocks else None)
 
     # files
 

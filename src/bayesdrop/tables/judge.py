@@ -62,17 +62,18 @@ def row_scores(prediction: Prediction) -> dict[str, Array]:
     return {name: getattr(prediction, name).double().numpy()[:, 0] for name in names}
 
 
-def scores_of(estimator: Any, x: Array, y: NDArray[Any] | None = None) -> dict[str, Array]:
+def scores_of(estimator: Any, x: Array, y: NDArray[Any] | None = None, **drawing: Any) -> dict[str, Array]:
     """`row_scores` of all rows; with targets, their "log_prob", and the "rank" of numbers besides.
 
     Args:
         estimator: a fitted DropoutRegressor or DropoutClassifier.
         x: (N, K), N at least 1.
-        y: (N,) numbers, or places of the labels.
+        y: (N,) numbers, or places of the labels; None with `blocks`.
+        drawing: options of `estimator.predictions`: `num_draws`, `seed`, `blocks`.
     """
     parts: list[dict[str, Array]] = []
     done = 0
-    for prediction in estimator.predictions(x):
+    for prediction in estimator.predictions(x, **drawing):
         part = row_scores(prediction)
         if y is not None:
             target = torch.from_numpy(y[done : done + len(prediction)])
@@ -82,26 +83,39 @@ def scores_of(estimator: Any, x: Array, y: NDArray[Any] | None = None) -> dict[s
                 part["rank"] = prediction.cdf(target).numpy()[:, 0]
         done += len(prediction)
         parts.append(part)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: np.concatenate([part[name] for part in parts])[: len(x)] for name in parts[0]}
 
 
 def add_intervals(
-    scores: dict[str, Array], estimator: Any, x: Array, threshold: float | Array, level: float
+    scores: dict[str, Array],
+    estimator: Any,
+    x: Array,
+    threshold: float | Array,
+    level: float,
+    **drawing: Any,
 ) -> None:
     """Add "lower" and "upper" to the scores of numbers: mean - threshold std and mean + threshold std.
 
     That is split conformal prediction, row by row: a prediction that is not finite spoils no other. Where the
     threshold is infinite, as for fewer than level / (1 - level) held-out rows, nothing is guaranteed, and the
     predictive distribution's own interval is taken.
+
+    Args:
+        scores: of the rows.
+        estimator: fitted.
+        x: (N, K).
+        threshold: in standard deviations, one or one a row.
+        level: coverage of the intervals.
+        drawing: options of `estimator.predictions`.
     """
     away = np.broadcast_to(threshold, len(x))
     with np.errstate(invalid="ignore"):
         ends = [scores["mean"] - away * scores["std"], scores["mean"] + away * scores["std"]]
     own = np.flatnonzero(np.isinf(away))
     if len(own):
-        found = [prediction.interval(level) for prediction in estimator.predictions(x[own])]
+        found = [prediction.interval(level) for prediction in estimator.predictions(x[own], **drawing)]
         for place, end in enumerate(ends):
-            end[own] = torch.cat([pair[place] for pair in found]).double().numpy()[:, 0]
+            end[own] = torch.cat([pair[place] for pair in found]).double().numpy()[: len(own), 0]
     scores["lower"], scores["upper"] = ends
 
 
