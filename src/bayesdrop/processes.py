@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -17,8 +19,8 @@ __all__ = ["process_pool"]
 def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Processes with one torch thread each; work that is left is dropped, and they end, if something fails.
 
-    They are spawned: a fork of a process that has used torch's threads may hang. What is submitted must
-    therefore be importable, and so must the main module.
+    They end with this process too, however it ends. They are spawned: a fork of a process that has used
+    torch's threads may hang. What is submitted must therefore be importable, and so must the main module.
     """
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
@@ -38,3 +40,12 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
     # Ctrl-C reaches every process of a terminal: the first one decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of the process that started this one: one that was killed cannot end its workers."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -22,7 +22,7 @@ from bayesdrop.likelihoods import Categorical, Likelihood
 from bayesdrop.predict import predict
 from bayesdrop.storage import load, save
 
-__all__ = ["Scorer", "folder_digest"]
+__all__ = ["Scorer", "folder_digest", "loaded_once"]
 
 Batch = dict[str, NDArray[Any]]
 #: what a prediction can say of a row, for any likelihood, and of classes besides
@@ -265,7 +265,7 @@ class Scorer:
                 network = network.to(self.device)
             return network, None if stated is None else stated.load(None)
 
-        loaded: tuple[nn.Module, Any] = _loaded_once(key, make)
+        loaded: tuple[nn.Module, Any] = loaded_once(key, make)
         return loaded
 
     def _scored_table(self, columns: Batch) -> Batch:
@@ -294,7 +294,7 @@ class Scorer:
             _check_digest(path, folder_digest(path), digest)
             return load_table_model(path)
 
-        return _loaded_once(("folder", path, digest), make)
+        return loaded_once(("folder", path, digest), make)
 
     def _checked_outputs(
         self, outputs: Sequence[str] | None, likelihood: Likelihood | None
@@ -334,7 +334,7 @@ def folder_digest(path: str | os.PathLike[str]) -> str:
     return _file_digest(about)
 
 
-def _loaded_once(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+def loaded_once(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """What `make` gives, made once a process; the few used last are kept."""
     with _LOCK:
         if key not in _LOADED:
