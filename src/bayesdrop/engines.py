@@ -8,14 +8,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Self
 
 import torch
 
 from bayesdrop.errors import is_one_of, must, require, whole_number
 from bayesdrop.processes import process_pool
 
-__all__ = ["Engine", "LocalEngine", "RayEngine", "WorkersLost", "make_engine"]
+__all__ = ["Engine", "LocalEngine", "RayEngine", "WorkersLost", "engine_for", "make_engine", "running_on"]
 
 #: how often workers may die in a row while nothing is finished; on Ray, how often those of one task may
 _MOST_DEATHS = 5
@@ -38,6 +40,15 @@ class Engine(ABC):
     """
 
     workers: int
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:  # noqa: B027 (most engines have nothing to end)
+        """End what the engine has started; also the end of its context."""
 
     @abstractmethod
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
@@ -108,7 +119,7 @@ def _lost_text(deaths: int, tasks: Sequence[Task]) -> str:
 
 
 class RayEngine(Engine):
-    """A Ray cluster, or one that is started on this machine and ended with the work.
+    """A Ray cluster, or one that is started on this machine with the first work, until `close`.
 
     Args:
         address: of a cluster, as "auto" or "ray://head:10001"; None: the cluster that this program is
@@ -119,6 +130,7 @@ class RayEngine(Engine):
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
         require("ray", extra="ray", owner="The engine ray")
         self.address = address
+        self._own = False
         self._asked = None if workers is None else _checked_workers(workers)
         self.workers = self._asked or LocalEngine().workers
 
@@ -129,16 +141,18 @@ class RayEngine(Engine):
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """See `Engine`."""
         ray = require("ray", extra="ray", owner="The engine ray")
-        own = not ray.is_initialized()
-        if own:
+        if not ray.is_initialized():
             self._start(ray)
-        try:
-            if self._asked is None:
-                self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
-            yield from self._run(ray, function, tasks)
-        finally:
-            if own:
-                ray.shutdown()
+            self._own = True
+        if self._asked is None:
+            self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        yield from self._run(ray, function, tasks)
+
+    def close(self) -> None:
+        """Disconnect, if this engine has connected; a cluster that it has started ends."""
+        if self._own:
+            self._own = False
+            require("ray", extra="ray", owner="The engine ray").shutdown()
 
     def _start(self, ray: Any) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -199,6 +213,28 @@ def make_engine(name: str, *, workers: int | None = None, address: str | None = 
     if address is not None:
         raise ValueError(must("make_engine", "address", "None for the engine local", address))
     return LocalEngine(workers)
+
+
+_ENGINE: ContextVar[Engine | None] = ContextVar("engine", default=None)
+
+
+@contextmanager
+def running_on(engine: Engine | None) -> Iterator[None]:
+    """A context in which work that would be shared by processes of this machine goes to an engine.
+
+    Args:
+        engine: None changes nothing.
+    """
+    token = _ENGINE.set(_ENGINE.get() if engine is None else engine)
+    try:
+        yield
+    finally:
+        _ENGINE.reset(token)
+
+
+def engine_for(processes: int) -> Engine:
+    """The engine of the context; else so many processes of this machine."""
+    return _ENGINE.get() or LocalEngine(processes)
 
 
 def _checked_workers(workers: int) -> int:

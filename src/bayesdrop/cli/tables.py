@@ -228,7 +228,8 @@ def _score_parts(
     from bayesdrop.scoring import score_tables
 
     try:
-        found = score_tables(model, data, output, engine=make_engine(**engine), **asked)
+        with make_engine(**engine) as chosen:
+            found = score_tables(model, data, output, engine=chosen, **asked)
     except KeyboardInterrupt:
         print("Stopped. Finished parts are kept: the same command goes on from there.", file=sys.stderr)
         raise SystemExit(130) from None

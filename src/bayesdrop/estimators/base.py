@@ -10,12 +10,14 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bayesdrop.blocks import BLOCK_ROWS, filled
+from bayesdrop.engines import Engine, RayEngine, running_on
 from bayesdrop.errors import is_one_of, layer_widths, must, must_be_flag, told_by, whole_number
 from bayesdrop.estimators.files import read_estimator, write_estimator
 from bayesdrop.predict import Prediction
@@ -167,9 +169,10 @@ class DropoutEstimator(BaseEstimator):
         check_scale(self._owner, "X", x)
         recipe = self.recipe(*x.shape)
         table = TrainingTable(x, y, weight=weight, classes=classes, seed=self._seed())
-        self.mixture_: Mixture = fit_tables(
-            [table], recipe, processes=self.processes, progress=self.progress
-        )[0]
+        with running_on(_joblib_engine()):
+            self.mixture_: Mixture = fit_tables(
+                [table], recipe, processes=self.processes, progress=self.progress
+            )[0]
         self._table: TrainingTable | None = table
 
     def _grow_table(self, x: Array, y: NDArray[Any], weight: Array | None) -> None:
@@ -286,6 +289,12 @@ class DropoutEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mixture_")
+
+
+def _joblib_engine() -> Engine | None:
+    """Ray, where `joblib.parallel_config("ray")` is in force; None elsewhere."""
+    backend = get_active_backend()[0]
+    return RayEngine() if type(backend).__module__.startswith("ray.") else None
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
