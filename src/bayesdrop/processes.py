@@ -5,12 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
 import torch
+
+from bayesdrop.randomness import start_quiet_thread
 
 __all__ = ["process_pool"]
 
@@ -40,7 +41,7 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
     # Ctrl-C reaches every process of a terminal: the first one decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    start_quiet_thread(_end_with_parent)
 
 
 def _end_with_parent() -> None:
