@@ -10,7 +10,9 @@ from pathlib import Path
 # From bottom to top: a package imports packages of lower rows, never of its own row or above.
 ROWS = [
     "draws errors operations version",
-    "harmless processes progress randomness scale threads",
+    "blocks harmless progress randomness scale threads",
+    "processes",
+    "engines",
     "inputs noise",
     "functional trace",
     "gp layers likelihoods linear",
@@ -19,8 +21,9 @@ ROWS = [
     "acquire attacks audit calibration data envs fit metrics models plots stacked vae",
     "cascade control estimators inject page",
     "recommend",
-    "demo public tables",
-    "experiments",
+    "demo tables",
+    "scoring",
+    "experiments public",
     "cli",
     "__main__",
 ]
@@ -30,7 +33,19 @@ HEIGHT = {package: height for height, row in enumerate(ROWS) for package in row.
 KNOWN_CYCLES: list[str] = []
 
 # Optional or slow to import: only where they are used, inside functions, and not in the lower rows.
-HEAVY = {"matplotlib", "scipy", "sklearn", "pandas", "statsmodels", "optuna", "gymnasium", "typer", "rich"}
+HEAVY = {
+    "matplotlib",
+    "scipy",
+    "sklearn",
+    "pandas",
+    "statsmodels",
+    "optuna",
+    "gymnasium",
+    "typer",
+    "rich",
+    "ray",
+    "dask",
+}
 LOWEST_WITH_HEAVY = HEIGHT["metrics"]
 # Doors to other libraries, which nothing imports unasked: what each may import when it is itself imported.
 DOORS = {

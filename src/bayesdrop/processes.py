@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
 import torch
+
+from bayesdrop.randomness import start_quiet_thread
 
 __all__ = ["process_pool"]
 
@@ -17,8 +20,8 @@ __all__ = ["process_pool"]
 def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Processes with one torch thread each; work that is left is dropped, and they end, if something fails.
 
-    They are spawned: a fork of a process that has used torch's threads may hang. What is submitted must
-    therefore be importable, and so must the main module.
+    They end with this process too, however it ends. They are spawned: a fork of a process that has used
+    torch's threads may hang. What is submitted must therefore be importable, and so must the main module.
     """
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
@@ -38,3 +41,12 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
     # Ctrl-C reaches every process of a terminal: the first one decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    start_quiet_thread(_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of the process that started this one: one that was killed cannot end its workers."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

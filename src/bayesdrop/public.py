@@ -44,6 +44,7 @@ from bayesdrop.objectives import (
     weight_decay_from_precision,
 )
 from bayesdrop.predict import Compiled, NotFinite, PartlyRandom, Prediction, compile, predict
+from bayesdrop.scoring import Scorer
 from bayesdrop.storage import load, save
 from bayesdrop.trace import FunctionDraw
 from bayesdrop.version import __version__
@@ -85,6 +86,7 @@ __all__ = [
     "RateSchedule",
     "RecurrentDropout",
     "ScaledDropout",
+    "Scorer",
     "StochasticLayer",
     "VariationalGaussianDropout",
     "__version__",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
@@ -37,6 +38,7 @@ __all__ = [
     "have_moved",
     "is_alone",
     "random_state_kept",
+    "start_quiet_thread",
 ]
 
 _Item = TypeVar("_Item")
@@ -374,10 +376,20 @@ _QUIET = frozenset(
 )
 
 
+_WATCHING: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def start_quiet_thread(target: Callable[[], None]) -> None:
+    """Start a thread that ends with the process and draws no random numbers: `is_alone` does not count it."""
+    thread = threading.Thread(target=target, daemon=True)
+    _WATCHING.add(thread)
+    thread.start()
+
+
 def is_alone() -> bool:
     """Whether no other Python thread is running that may draw random numbers."""
     return all(
-        thread is threading.current_thread() or _package_of(thread) in _QUIET
+        thread is threading.current_thread() or thread in _WATCHING or _package_of(thread) in _QUIET
         for thread in threading.enumerate()
     )
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bayesdrop.cli.options import Processes
+from bayesdrop.cli.options import Address, EngineName, Processes, Workers
+
+if TYPE_CHECKING:
+    from bayesdrop.engines import Engine
 
 __all__ = ["experiments"]
 
@@ -39,6 +43,9 @@ def run(
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute all again instead of going on.")] = False,
     processes: Processes = 1,
+    engine: EngineName = "local",
+    address: Address = None,
+    workers: Workers = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of JSON and picture.")] = Path(
         "results"
     ),
@@ -52,6 +59,7 @@ def run(
     ] = None,
 ) -> None:
     """Run an experiment, or go on with it; write its numbers and its picture; print its table."""
+    from bayesdrop.engines import make_engine
     from bayesdrop.experiments.registry import load_experiment
     from bayesdrop.experiments.runner import earlier_record
     from bayesdrop.experiments.settings import with_settings
@@ -66,9 +74,16 @@ def run(
             raise ValueError(f"--output must be a folder; {output} is a file.")
         if earlier is not None:
             earlier_record(name, earlier)
+        if engine == "local" and workers is not None:
+            raise ValueError("--workers is for --engine ray; of the engine local, say --processes.")
+        chosen = (
+            None
+            if (engine, address) == ("local", None)
+            else make_engine(engine, address=address, workers=workers)
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    _run(name, preset, overrides, fresh, processes, output, earlier)
+    _run(name, preset, overrides, fresh, processes, chosen, output, earlier)
 
 
 @experiments.command()
@@ -104,6 +119,7 @@ def _run(
     overrides: dict[str, str],
     fresh: bool,
     processes: int,
+    engine: Engine | None,
     output: Path,
     earlier: Path | None,
 ) -> None:
@@ -115,16 +131,18 @@ def _run(
 
     console = require("rich.console", extra="cli", owner="bayesdrop experiments").Console()
     try:
-        record = run_experiment(
-            name,
-            preset=preset,
-            overrides=overrides,
-            fresh=fresh,
-            processes=processes,
-            output=output,
-            earlier=earlier,
-            progress=sys.stderr.isatty(),
-        )
+        with engine or nullcontext():
+            record = run_experiment(
+                name,
+                preset=preset,
+                overrides=overrides,
+                fresh=fresh,
+                processes=processes,
+                engine=engine,
+                output=output,
+                earlier=earlier,
+                progress=sys.stderr.isatty(),
+            )
     except KeyboardInterrupt:
         note = "Stopped. What was finished is kept: the same command, without --fresh, goes on from there."
         print(note, file=sys.stderr)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Address",
     "AsJson",
     "Categorical",
     "Dates",
@@ -15,6 +16,7 @@ __all__ = [
     "DeferError",
     "DeferShare",
     "Encoding",
+    "EngineName",
     "Force",
     "Ignore",
     "Keep",
@@ -28,6 +30,7 @@ __all__ = [
     "Seed",
     "Separator",
     "Sheet",
+    "Workers",
     "WrittenModel",
 ]
 
@@ -79,6 +82,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 # how it is computed
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="The same seed, the same model.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="local: processes of this machine; ray: a cluster (extra ray).")
+]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", help="Of a Ray cluster, as auto; one of its own on this machine if left out."),
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="How many at a time; all cores if left out.")
+]
 Processes = Annotated[int, typer.Option("--processes", min=1, help="Work over so many processes.")]
 
 # what a fitted model is asked for

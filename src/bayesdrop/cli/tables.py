@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from bayesdrop.cli.options import (
+    Address,
     AsJson,
     Categorical,
     Dates,
@@ -19,6 +20,7 @@ from bayesdrop.cli.options import (
     DeferError,
     DeferShare,
     Encoding,
+    EngineName,
     Force,
     Ignore,
     Keep,
@@ -32,6 +34,7 @@ from bayesdrop.cli.options import (
     Seed,
     Separator,
     Sheet,
+    Workers,
     WrittenModel,
 )
 from bayesdrop.cli.printing import plain_errors, print_rows, print_safely, watched
@@ -133,9 +136,17 @@ def fit(
 
 def predict(
     model: ModelFolder,
-    data: Annotated[Path, typer.Argument(help="A table with the model's columns, or - for standard input.")],
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            help="A table with the model's columns, or - for standard input; or files, folders, patterns."
+        ),
+    ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The table to write: .csv, .tsv or .parquet.")
+        str,
+        typer.Option(
+            "--output", "-o", help="The table to write: .csv, .tsv or .parquet; or a folder for parts."
+        ),
     ],
     level: Level = None,
     defer_share: DeferShare = None,
@@ -147,38 +158,92 @@ def predict(
     separator: Separator = None,
     encoding: Encoding = None,
     sheet: Sheet = None,
-    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows that are held at a time.")] = 10_000,
+    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows that are held at a time.")] = 9_600,
+    engine: EngineName = "local",
+    address: Address = None,
+    workers: Workers = None,
+    part_rows: Annotated[int, typer.Option(min=1, help="Rows of a part of a Parquet file.")] = 249_600,
+    format: Annotated[
+        str | None, typer.Option(help="Of parts: parquet, csv or csv.gz; as the data if left out.")
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Score a table of any length: its own columns, and the model's predictions beside them."""
+    """Score tables of any length: their own columns, and the model's predictions beside them.
+
+    Into a folder, tables are scored in parts, several at a time; the same command goes on where one stopped.
+    """
     with plain_errors():
-        from bayesdrop.tables import load_table_model, open_table, score_file
+        from bayesdrop.tables import load_table_model
 
         _check_level(level)
         fitted = written_as(load_table_model(model), numbers, dates)
         rule = _rule(fitted, defer_share, defer_error, defer_by)
-        table = open_table(data, separator=separator, encoding=encoding, sheet=sheet)
-        scored = score_file(
-            fitted,
-            table,
-            output,
-            level=level,
-            rule=rule,
-            prefix=prefix,
-            force=force,
-            chunk_rows=chunk_rows,
-            progress=watched(quiet),
-        )
+        asked = {"level": level, "rule": rule, "prefix": prefix, "chunk_rows": chunk_rows, "force": force}
+        asked |= {"progress": watched(quiet)}
+        reading = {"separator": separator, "encoding": encoding, "sheet": sheet}
+        if _is_for_parts(data, output):
+            parts = {"part_rows": part_rows, "format": format, "schema": fitted.schema, "reading": reading}
+            outcome = _score_parts(
+                model,
+                data,
+                output,
+                {"name": engine, "address": address, "workers": workers},
+                {**asked, **parts},
+            )
+        else:
+            if (engine, address, workers, format) != ("local", None, None, None):
+                want = "for a folder of parts; give a folder as --output"
+                raise ValueError(f"--engine, --address, --workers and --format are {want}.")
+            outcome = _score_one(fitted, data[0], Path(output), reading, asked)
+        scored, notes, written = outcome
         if quiet:
-            print(output.resolve())
+            print(written)
             return
-        for note in table.notes:
+        for note in notes:
             print_safely(note)
         print_safely(f"Deferred, {fitted.deferral(rule)}.")
         for line in scored.lines():
             print_safely(line)
-        print(f"Written: {output.resolve()}")
+        print(f"Written: {written}")
+
+
+def _is_for_parts(data: Sequence[str], output: str) -> bool:
+    """Whether the output is a folder of parts: it is one, or is called so; or there are many tables."""
+    is_folder = "://" in output or output.endswith("/") or Path(output).is_dir() or not Path(output).suffix
+    if len(data) > 1 and not is_folder:
+        raise ValueError(f"the output of {len(data)} tables must be a folder; got {output}.")
+    if is_folder and "-" in data:
+        raise ValueError("the output of standard input must be a file that ends in .csv, .tsv or .parquet.")
+    return is_folder
+
+
+def _score_one(
+    fitted: Any, data: str, output: Path, reading: dict[str, str | None], asked: dict[str, Any]
+) -> tuple[Any, Sequence[str], str]:
+    from bayesdrop.tables import open_table, score_file
+
+    options: dict[str, Any] = dict(reading)
+    table = open_table(data, **options)
+    return score_file(fitted, table, output, **asked), table.notes, str(output.resolve())
+
+
+def _score_parts(
+    model: Path, data: Sequence[str], output: str, engine: dict[str, Any], asked: dict[str, Any]
+) -> tuple[Any, Sequence[str], str]:
+    from bayesdrop.engines import WorkersLost, make_engine
+    from bayesdrop.scoring import score_tables
+
+    try:
+        with make_engine(**engine) as chosen:
+            found = score_tables(model, data, output, engine=chosen, **asked)
+    except KeyboardInterrupt:
+        print("Stopped. Finished parts are kept: the same command goes on from there.", file=sys.stderr)
+        raise SystemExit(130) from None
+    except WorkersLost as error:
+        raise ValueError(str(error)) from error
+    said = [] if not found.found else [f"{found.found:,} of {len(found.records):,} parts were there already."]
+    return found.scored, [*found.notes, *said], found.output
 
 
 def evaluate(
@@ -223,9 +288,7 @@ def evaluate(
             print(f"Report: {report.resolve()}", file=sys.stderr if as_json else sys.stdout)
 
 
-def _fit(
-    data: Path, output: Path, options: Any, reading: dict[str, str | None], force: bool, quiet: bool
-) -> None:
+def _fit(data: Path, output: Path, options: Any, reading: dict[str, Any], force: bool, quiet: bool) -> None:
     from bayesdrop.errors import require
 
     # All that can be missing or wrong is asked for before training, which takes a while.

@@ -11,11 +11,14 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from bayesdrop.blocks import BLOCK_ROWS, filled
+from bayesdrop.engines import Engine, RayEngine, running_on
 from bayesdrop.errors import is_one_of, layer_widths, must, must_be_flag, told_by, whole_number
 from bayesdrop.estimators.files import read_estimator, write_estimator
 from bayesdrop.predict import Prediction
@@ -177,9 +180,10 @@ class DropoutEstimator(BaseEstimator):
         recipe = self.recipe(*x.shape)
         self._check_groups(groups, recipe)
         table = TrainingTable(x, y, weight=weight, classes=classes, seed=self._seed(), groups=groups)
-        self.mixture_: Mixture = fit_tables(
-            [table], recipe, processes=self.processes, progress=self.progress
-        )[0]
+        with running_on(_joblib_engine()):
+            self.mixture_: Mixture = fit_tables(
+                [table], recipe, processes=self.processes, progress=self.progress
+            )[0]
         self._table: TrainingTable | None = table
 
     def _grow_table(self, x: Array, y: NDArray[Any], weight: Array | None, groups: Any = None) -> None:
@@ -314,19 +318,29 @@ class DropoutEstimator(BaseEstimator):
             x: Array = validate_data(self, X, reset=False, dtype=np.float64)
         return x
 
-    def predictions(self, X: Any) -> Iterator[Prediction]:
+    def predictions(
+        self, X: Any, *, num_draws: int | None = None, seed: int = 0, blocks: bool = False
+    ) -> Iterator[Prediction]:
         """`predict_dist` of some rows at a time, in order, so that draws of a long table are never all held.
 
-        A draw is a function: where the rows are cut changes nothing.
+        A draw is a function: where the rows are cut changes nothing but last bits, and with `blocks` not even
+        these.
 
         Args:
             X: (N, K) columns.
+            num_draws: T of all networks together; the recipe's if None.
+            seed: of the draws.
+            blocks: compute rows in blocks of one size, see `bayesdrop.blocks`. The last prediction then has
+                further rows, which fill its block.
         """
         x, mixture = self._checked(X), self.mixture_
+        draws = mixture.num_draws if num_draws is None else num_draws
         outputs = mixture.components[0].network.widths[-1] + 1
-        rows = max(1, _ROWS_AT_A_TIME // (mixture.num_draws * outputs))
+        rows = max(1, _ROWS_AT_A_TIME // (draws * outputs))
+        if blocks:
+            x, rows = filled(x), max(1, rows // BLOCK_ROWS) * BLOCK_ROWS
         for start in range(0, len(x), rows):
-            yield mixture.predict(x[start : start + rows])
+            yield mixture.predict(x[start : start + rows], num_draws, seed, BLOCK_ROWS if blocks else None)
 
     # files
 
@@ -347,6 +361,12 @@ class DropoutEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mixture_")
+
+
+def _joblib_engine() -> Engine | None:
+    """Ray, where `joblib.parallel_config("ray")` is in force; None elsewhere."""
+    backend = get_active_backend()[0]
+    return RayEngine() if type(backend).__module__.startswith("ray.") else None
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:

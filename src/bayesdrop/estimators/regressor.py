@@ -59,7 +59,7 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         early_stopping: stop a network when rows that it does not see say so.
         patience: checks without improvement before it stops; there are some 50 checks in all.
         num_draws: draws of all networks together.
-        processes: train over so many processes.
+        processes: train over so many processes; on Ray inside of `joblib.parallel_config("ray")`.
         random_state: seed of everything random.
         progress: show a bar (needs the extra "cli").
 

@@ -8,8 +8,8 @@ import json
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import as_completed
 from dataclasses import asdict, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,9 +17,9 @@ import numpy as np
 from torch import Tensor
 
 from bayesdrop.data.files import cache_folder, write_whole
+from bayesdrop.engines import Engine, LocalEngine
 from bayesdrop.errors import must, whole_number
 from bayesdrop.experiments.record import Record
-from bayesdrop.processes import process_pool
 from bayesdrop.progress import progress_bar
 from bayesdrop.version import __version__
 
@@ -48,6 +48,8 @@ class PieceCache:
         fresh: whether to compute every piece anew; what is computed is kept all the same.
         processes: how many pieces `run_pieces` computes at a time.
         earlier: the record of an earlier run, whose numbers an experiment may use instead of pieces.
+        engine: computes pieces instead of processes of this machine, as a Ray cluster; a piece whose worker
+            is lost is computed again.
 
     Attributes:
         found_seconds: what the pieces that were found took when they were computed.
@@ -62,6 +64,7 @@ class PieceCache:
         fresh: bool = False,
         processes: int = 1,
         earlier: Record | None = None,
+        engine: Engine | None = None,
     ) -> None:
         runs = cache_folder() / "runs" if folder is None else Path(folder)
         self.folder = runs / experiment
@@ -69,6 +72,7 @@ class PieceCache:
         self.fresh = fresh
         self.processes = whole_number("PieceCache", "processes", processes, at_least=1)
         self.earlier = earlier
+        self.engine = engine
         self.found_seconds = 0.0
         self._made: set[Path] = set()
         self._found: set[Path] = set()
@@ -158,16 +162,11 @@ def run_pieces(
             pieces.update(dict.fromkeys(indices, kept))
             advance(len(indices), _brief(keys[indices[0]]))
 
-        if processes == 1 or len(missing) < 2:
-            for indices in missing.values():
-                try:
-                    made = _timed(function, keys[indices[0]])
-                except Exception as error:
-                    error.add_note(f"in the piece {_brief(keys[indices[0]])}")
-                    raise
-                keep(indices, *made)
-        else:
-            _run_in_processes(list(missing.values()), keys, function, keep, min(processes, len(missing)))
+        groups = list(missing.values())
+        engine = cache.engine or LocalEngine(1 if len(groups) < 2 else processes)
+        tasks = [keys[indices[0]] for indices in groups]
+        for place, made in engine.run(partial(_timed, function), tasks):
+            keep(groups[place], *made)
     return [pieces[index] for index in range(len(keys))]
 
 
@@ -196,30 +195,15 @@ def run_groups(
     return found
 
 
-def _run_in_processes(
-    groups: list[list[int]],
-    keys: Sequence[Mapping[str, Any]],
-    function: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-    keep: Callable[[list[int], Mapping[str, Any], float], None],
-    processes: int,
-) -> None:
-    with process_pool(processes) as pool:
-        futures = {pool.submit(_timed, function, keys[indices[0]]): indices for indices in groups}
-        for future in as_completed(futures):
-            indices = futures[future]
-            try:
-                made = future.result()
-            except Exception as error:
-                error.add_note(f"in the piece {_brief(keys[indices[0]])}")
-                raise
-            keep(indices, *made)
-
-
 def _timed(
     function: Callable[[Mapping[str, Any]], Mapping[str, Any]], key: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], float]:
     start = time.perf_counter()
-    piece = function(key)
+    try:
+        piece = function(key)
+    except Exception as error:
+        error.add_note(f"in the piece {_brief(key)}")
+        raise
     return piece, time.perf_counter() - start
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bayesdrop.engines import Engine
 from bayesdrop.errors import must, require
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.record import Record, read_record, write_record
@@ -29,6 +30,7 @@ def run_experiment(
     overrides: Mapping[str, Any] | None = None,
     fresh: bool = False,
     processes: int = 1,
+    engine: Engine | None = None,
     output: str | os.PathLike[str] = "results",
     cache: str | os.PathLike[str] | None = None,
     earlier: str | os.PathLike[str] | None = None,
@@ -45,6 +47,7 @@ def run_experiment(
         overrides: settings that differ from the preset's, by the field's name.
         fresh: compute everything anew instead of going on with finished pieces.
         processes: how many pieces are computed at a time.
+        engine: where pieces are computed instead, as `bayesdrop.engines.RayEngine()`; it is not closed.
         output: the folder of both files; it is made if need be.
         cache: the folder of finished pieces; `runs` in the user's cache if None.
         earlier: a results file whose numbers are used where version and settings agree, instead of computing
@@ -70,6 +73,7 @@ def run_experiment(
         fresh=fresh,
         processes=processes,
         earlier=None if earlier is None else earlier_record(name, earlier),
+        engine=engine,
     )
     commit, start = _commit(), time.perf_counter()
     outcome = experiment.run(config, cache=pieces, progress=progress)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.fit.history import History
+from bayesdrop.fit.ranks import Alone
 from bayesdrop.fit.settings import differences
 from bayesdrop.storage import is_count, open_tensors, write_tensors
 
@@ -33,6 +34,7 @@ class Run:
         best_loss: the validation loss of the best epoch, or minus its score.
         average: the moving average of all tensors; None if there is none.
         stopped: whether patience ran out.
+        ranks: the processes that train together.
     """
 
     modules: dict[str, nn.Module]
@@ -47,6 +49,7 @@ class Run:
     best_epoch: int | None = None
     stopped: bool = False
     average: dict[str, Tensor] | None = None
+    ranks: Alone = field(default_factory=Alone)
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters and buffers themselves (not copies), each once, with their names."""
@@ -76,7 +79,7 @@ class Run:
 
 
 def write_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
-    """Write a run at the end of an epoch.
+    """Write a run at the end of an epoch; of processes that train together the first one writes.
 
     Args:
         path: the file, replaced as a whole.
@@ -104,8 +107,15 @@ def write_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
     for name, tensor in (run.average or {}).items():
         tensors[f"average.{name}"] = tensor
     for name, state in _random_states(run.generators).items():
-        tensors[f"random.{name}"] = state
-    write_tensors(path, tensors, kind=_KIND, header=header, owner="fit")
+        for rank, own in enumerate(run.ranks.gathered(state)):
+            tensors[_random_name(name, rank)] = own
+    if run.ranks.rank == 0:
+        write_tensors(path, tensors, kind=_KIND, header=header, owner="fit")
+    run.ranks.wait()
+
+
+def _random_name(name: str, rank: int) -> str:
+    return f"random.{name}" if rank == 0 else f"random.{name} of rank {rank}"
 
 
 def read_checkpoint(path: Path, run: Run, settings: dict[str, Any]) -> None:
@@ -172,7 +182,7 @@ def _put_back(run: Run, tensors: dict[str, Tensor], header: dict[str, Any]) -> N
         if header.get(f"has_{copy}"):  # files of older versions have no average
             found = {name: tensors[f"{copy}.{name}"].to(t.device) for name, t in run.tensors().items()}
             setattr(run, copy, found)
-    _set_random_states(run.generators, tensors)
+    _set_random_states(run.generators, tensors, run.ranks.rank)
 
 
 def _lay_out(optimizer: torch.optim.Optimizer) -> None:
@@ -256,11 +266,12 @@ def _random_states(generators: dict[str, torch.Generator]) -> dict[str, Tensor]:
     return states | {name: generator.get_state() for name, generator in generators.items()}
 
 
-def _set_random_states(generators: dict[str, torch.Generator], tensors: dict[str, Tensor]) -> None:
-    torch.set_rng_state(tensors["random.cpu"])
+def _set_random_states(generators: dict[str, torch.Generator], tensors: dict[str, Tensor], rank: int) -> None:
+    torch.set_rng_state(tensors[_random_name("cpu", rank)])
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         for place in range(torch.cuda.device_count()):
-            if f"random.cuda{place}" in tensors:
-                torch.cuda.set_rng_state(tensors[f"random.cuda{place}"], place)
+            name = _random_name(f"cuda{place}", rank)
+            if name in tensors:
+                torch.cuda.set_rng_state(tensors[name], place)
     for name, generator in generators.items():
-        generator.set_state(tensors[f"random.{name}"])
+        generator.set_state(tensors[_random_name(name, rank)])

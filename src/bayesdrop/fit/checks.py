@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
-from bayesdrop.errors import must, must_be_finite, must_be_flag, whole_number
+from bayesdrop.errors import is_one_of, must, must_be_finite, must_be_flag, whole_number
 from bayesdrop.fit.data import Batches
 from bayesdrop.likelihoods import Likelihood
 from bayesdrop.storage import check_writable
@@ -24,6 +25,7 @@ __all__ = [
     "check_num_data",
     "check_numbers",
     "check_schedule",
+    "check_sharing",
     "check_watching",
     "checked_path",
 ]
@@ -97,6 +99,17 @@ def check_schedule(p_schedule: Any) -> None:
     if p_schedule is not None and not callable(p_schedule):
         want = "a function of the share of the steps that is done, as RateSchedule(0.5, 0.05)"
         raise TypeError(must("fit", "p_schedule", want, p_schedule))
+
+
+def check_sharing(share: Any, train: Any, generator: Any) -> None:
+    """Raise unless processes can share the rows of `train`."""
+    if not is_one_of(share, (None, "rows")):
+        raise ValueError(must("fit", "share", "'rows' or None", share))
+    if share is not None and isinstance(train, DataLoader):
+        want = "tensors or a Dataset, whose rows can be split, with share='rows'"
+        raise TypeError(must("fit", "train", want, type(train)))
+    if share is not None and generator is not None:
+        raise ValueError(must("fit", "generator", "None with share='rows'", generator))
 
 
 def check_choosing(generator: Any, batches: Any) -> None:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from bayesdrop.fit.checkpoint import Run
 from bayesdrop.fit.checks import Objective
 from bayesdrop.fit.data import Batches, pieces
 from bayesdrop.fit.history import History
+from bayesdrop.fit.ranks import Alone
 from bayesdrop.fit.rates import ScheduledRates
-from bayesdrop.inputs import Inputs, call
+from bayesdrop.inputs import Inputs, call, take_rows
 from bayesdrop.layers import StochasticLayer
 from bayesdrop.likelihoods import Categorical, ConstantNoise, Likelihood
 from bayesdrop.predict import predict
@@ -55,6 +56,8 @@ class Loop:
     numbers: Turns
     #: drop rates by a schedule
     rates: ScheduledRates | None = None
+    #: the processes that train together
+    ranks: Alone = field(default_factory=Alone)
     #: whether `max_seconds` are over
     is_over: Callable[[], bool] = lambda: False
     #: the epoch that the checkpoint holds, if this run wrote or read one
@@ -76,6 +79,7 @@ class Loop:
         run, history = self.run, self.run.history
         start = time.perf_counter()
         means, whole = self.train_epoch()
+        self.ranks.mean_buffers(run.modules.values())
         run.epoch += 1
         if not _all_finite(self.parameters):
             raise self.diverged("a parameter was not finite after", run.epoch)
@@ -105,6 +109,7 @@ class Loop:
             figure = -found
         if figure is None:
             return
+        figure = self.ranks.of_first(figure)
         if figure < run.best_loss - min_delta:
             run.best_loss, run.best_epoch = figure, run.epoch
             if patience is not None or self.score is not None:
@@ -134,8 +139,9 @@ class Loop:
         sums = [0.0, 0.0, 0.0]
         rows = 0
         has_terms = whole = True
+        is_over = False
         for x, y in self.numbers.each(self.data.epoch(run.epoch + 1)):
-            if rows and self.is_over():
+            if rows and (is_over or (self.ranks.size == 1 and self.is_over())):
                 whole = False
                 break
             for parameter in parameters:
@@ -146,15 +152,15 @@ class Loop:
             # Backward passes draw numbers too: gradient checkpointing runs the forward pass again.
             with self.numbers.lent():
                 run.step += 1
-                for part_x, part_y, share in pieces(x, y, self.accumulate):
+                found = [0.0, 0.0, 0.0]
+                for part_x, part_y, share in self.own_pieces(x, y):
                     terms, value = self.add_gradient(part_x, part_y, share)
-                    sums[0] += value * count * share
                     nll, kl = getattr(terms, "nll", None), getattr(terms, "kl", None)
-                    if nll is None or kl is None:
-                        has_terms = False
-                    else:
-                        sums[1] += _number(nll) * count * share
-                        sums[2] += _number(kl) * count * share
+                    has_terms = has_terms and nll is not None and kl is not None
+                    for place, part in enumerate((value, nll, kl) if has_terms else (value,)):
+                        found[place] += _number(part) * share
+            found, is_over = self.joined(found)
+            sums = [total + part * count for total, part in zip(sums, found, strict=True)]
             if clip_norm is not None:
                 nn.utils.clip_grad_norm_(parameters, clip_norm)
             step()
@@ -168,6 +174,30 @@ class Loop:
         means = {"loss": sums[0] / rows}
         return (means | {"nll": sums[1] / rows, "kl": sums[2] / rows} if has_terms else means), whole
 
+    def joined(self, found: list[float]) -> tuple[list[float], bool]:
+        """Add up the gradients of processes that train together, and the loss and its terms.
+
+        Returns: the sums, and whether the time of any process is over.
+        """
+        if self.ranks.size == 1:
+            return found, False
+        *sums, over = self.ranks.sum_gradients(self.parameters, [*found, float(self.is_over())])
+        if not math.isfinite(sums[0]):
+            raise self.diverged(f"the loss was {sums[0]} at", self.run.epoch + 1)
+        return sums, over > 0
+
+    def own_pieces(self, x: Inputs, y: Tensor) -> Iterator[tuple[Inputs, Tensor, float]]:
+        """The pieces of a minibatch for this process, each with its share of the rows of the minibatch."""
+        if self.ranks.size == 1:
+            yield from pieces(x, y, self.accumulate)
+            return
+        total = y.shape[0]
+        own = self.ranks.own_rows(total)
+        count = own.stop - own.start
+        if count:  # a last minibatch may have fewer rows than there are processes
+            for part_x, part_y, share in pieces(take_rows(x, own), y[own], self.accumulate):
+                yield part_x, part_y, share * count / total
+
     def add_gradient(self, x: Inputs, y: Tensor, share: float) -> tuple[Any, float]:
         """Add the gradient of the loss of some rows, times their share of the rows of the step.
 
@@ -179,7 +209,8 @@ class Loop:
             want = "a callable that gives a scalar to differentiate, or has it as `.loss`"
             raise TypeError(must("fit", "objective", want, terms))
         value = loss.item()
-        if not math.isfinite(value):
+        # Processes that train together find it together, from the sum of their losses.
+        if not math.isfinite(value) and self.ranks.size == 1:
             raise self.diverged(f"the loss was {value} at", self.run.epoch + 1)
         (loss if share == 1 else loss * share).backward()  # type: ignore[no-untyped-call]
         return terms, value
@@ -258,7 +289,7 @@ class Loop:
             raise TypeError(must("fit", "callback", "a function that gives True, False or None", stop))
         for module in self.run.modules.values():
             module.train()
-        return bool(stop)
+        return self.ranks.any_of(bool(stop))
 
     def diverged(self, what: str, epoch: int) -> Diverged:
         """Put the model back; returns the error that says so."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from bayesdrop.fit.checks import (
     check_num_data,
     check_numbers,
     check_schedule,
+    check_sharing,
     check_watching,
     checked_path,
 )
@@ -39,6 +40,7 @@ from bayesdrop.fit.optimise import (
     make_scheduler,
     parameter_groups,
 )
+from bayesdrop.fit.ranks import seed_of_rank, training_ranks
 from bayesdrop.fit.rates import ScheduledRates
 from bayesdrop.fit.settings import described, optimizer_settings, scheduler_settings
 from bayesdrop.inputs import Inputs
@@ -83,6 +85,7 @@ def fit(
     resume: bool = True,
     seed: int = 0,
     generator: torch.Generator | None = None,
+    share: Literal["rows"] | None = None,
     callback: Callable[[int, History], bool | None] | None = None,
     max_seconds: float | None = None,
     progress: bool | None = None,
@@ -147,6 +150,11 @@ def fit(
         generator: noise (and the numbers of a `DataLoader`) begins in the state of this generator, instead of
             at `seed`; it is left in the state where training ends. A run in several calls, as in active
             learning, has new noise in each call that way.
+        share: "rows": under `torch.distributed`, as of torchrun, all processes make the same call with the
+            same data and train one model: every minibatch of `batch_size` rows is split between them, and
+            their gradients are added up. All begin with the weights of the first process. It is, to rounding,
+            the run of one process with the same `batch_size` whose noise is drawn piece by piece, as with
+            `accumulate`; each process has noise of its own. The first one writes the checkpoint.
         callback: called after every epoch, and after its checkpoint, with the epoch, counted from 1, and the
             history so far; training stops if it returns True. Random numbers that it draws and training flags
             that it sets do not change the run.
@@ -197,6 +205,9 @@ def fit(
             found = Augmented(found, checked_augment(augment), seed)
         return ChannelsLast(found) if channels_last else found
 
+    check_sharing(share, train, generator)
+    ranks = training_ranks(share, device)
+    ranks.same_start([model, *([objective] if isinstance(objective, nn.Module) else [])])
     data = batches_of(train, "train")
     check_num_data(objective, data)
     held_out = None if validation is None else batches_of(validation, "validation")
@@ -231,6 +242,7 @@ def fit(
             "score": None if score is None else described(score),
             "batches": None if batches is None else described(batches),
             "p_schedule": None if rates is None else rates.described(),
+            "ranks": None if ranks.size == 1 else ranks.size,
         }
         # Only where they are used, so that checkpoints of older versions, without them, can be resumed.
         settings |= {name: value for name, value in later.items() if value is not None}
@@ -240,7 +252,7 @@ def fit(
     modules = {"model": model}
     if isinstance(objective, nn.Module):
         modules["objective"] = objective
-    run = Run(modules=modules, optimizer=made, scheduler=schedule, generators=data.generators())
+    run = Run(modules=modules, optimizer=made, scheduler=schedule, generators=data.generators(), ranks=ranks)
     start = _clock()
     loop = Loop(
         run=run,
@@ -257,7 +269,8 @@ def fit(
         accumulate=accumulate,
         ema=ema,
         rates=rates,
-        numbers=Turns(seed, generator),
+        ranks=ranks,
+        numbers=Turns(seed_of_rank(seed, ranks.rank), generator),
         is_over=lambda: max_seconds is not None and _clock() - start >= max_seconds,
     )
     stopped_by = None
@@ -265,7 +278,7 @@ def fit(
         laid_out(*modules.values(), channels_last=channels_last),
         training(*modules.values()),
         global_states_kept(),
-        progress_bar("fit", epochs, show=progress, clock=_clock) as advance,
+        progress_bar("fit", epochs, show=progress if ranks.rank == 0 else False, clock=_clock) as advance,
     ):
         if path is not None and resume and path.exists():
             with loop.numbers.lent():
@@ -286,7 +299,7 @@ def fit(
             if callback is not None and loop.call_back(callback):
                 stopped_by = "callback"
                 writer.write(whole=whole, last=True)
-            elif not whole or (loop.is_over() and not last):
+            elif not whole or (ranks.any_of(loop.is_over()) and not last):
                 stopped_by = "time"
         final = run.average if run.best is None else run.best
         if final is not None:

@@ -96,8 +96,17 @@ class Mixture:
             return HeteroscedasticGaussian()
         return Gaussian(level.exp().double() * torch.from_numpy(self.target.scale))
 
-    def blocks(self, x: Array, num_draws: int | None = None, seed: int = 0) -> Iterator[Tensor]:
-        """Outputs of the draws in the target's units, some at a time: (C, N, outputs)."""
+    def blocks(
+        self, x: Array, num_draws: int | None = None, seed: int = 0, block: int | None = None
+    ) -> Iterator[Tensor]:
+        """Outputs of the draws in the target's units, some at a time: (C, N, outputs).
+
+        Args:
+            x: (N, D) columns as those of the table.
+            num_draws: T of all networks together.
+            seed: of the draws.
+            block: rows that are multiplied at a time, see `bayesdrop.blocks`; N if None.
+        """
         total = self.num_draws if num_draws is None else num_draws
         counts = self._counts(total)
         inputs = {name: encoder(x) for name, encoder in self.encoders.items()}
@@ -106,7 +115,11 @@ class Mixture:
         for place, (component, count) in enumerate(zip(self.components, counts, strict=True)):
             # Every network has functions of its own.
             for output in draw_outputs(
-                component.network, inputs[component.encoder], num_draws=count, seed=seed + 7919 * place
+                component.network,
+                inputs[component.encoder],
+                num_draws=count,
+                seed=seed + 7919 * place,
+                block=block,
             ):
                 value = self.in_units(component.network, output)
                 if scales is not None:
@@ -140,19 +153,24 @@ class Mixture:
         return [total // size + (place < total % size) for place in range(size)]
 
     @torch.no_grad()
-    def draws(self, x: Array, num_draws: int | None = None, seed: int = 0) -> Tensor:
+    def draws(
+        self, x: Array, num_draws: int | None = None, seed: int = 0, block: int | None = None
+    ) -> Tensor:
         """(T, N, outputs) in the target's units, in double precision."""
-        return torch.cat(list(self.blocks(x, num_draws, seed)))
+        return torch.cat(list(self.blocks(x, num_draws, seed, block)))
 
-    def predict(self, x: Array, num_draws: int | None = None, seed: int = 0) -> Prediction:
+    def predict(
+        self, x: Array, num_draws: int | None = None, seed: int = 0, block: int | None = None
+    ) -> Prediction:
         """The predictive distribution of rows, draws kept.
 
         Args:
             x: (N, D) columns as those of the table.
             num_draws: T of all networks together.
             seed: of the draws.
+            block: rows that are multiplied at a time, see `bayesdrop.blocks`; N if None.
         """
-        return Prediction.from_draws(self.draws(x, num_draws, seed), self.likelihood)
+        return Prediction.from_draws(self.draws(x, num_draws, seed, block), self.likelihood)
 
     @torch.no_grad()
     def log_prob(self, x: Array, y: NDArray[Any], num_draws: int | None = None, seed: int = 0) -> Tensor:

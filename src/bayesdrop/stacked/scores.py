@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayesdrop.errors import must
 from bayesdrop.layers import MeanFieldGaussian, MixtureDropout, StochasticLayer, VariationalGaussianDropout
@@ -25,33 +25,58 @@ _CHUNK = 2**21
 PRIOR_SHAPE, PRIOR_RATE = 0.1, 0.01
 
 
-def draw_outputs(network: Trained, x: Tensor, *, num_draws: int, seed: int = 0) -> Iterator[Tensor]:
+def draw_outputs(
+    network: Trained, x: Tensor, *, num_draws: int, seed: int = 0, block: int | None = None
+) -> Iterator[Tensor]:
     """Outputs of T draws, some draws at a time: (C, N, outputs) each.
 
-    Draw t of a seed is the same function as draw t of `bayesdrop.predict` on the exported network.
+    Draw t of a seed is the same function as draw t of `bayesdrop.predict` on the exported network. What comes
+    before the first noise is computed once for all draws.
 
     Args:
         network: trained.
         x: (N, K) inputs, prepared as those it was trained on.
         num_draws: how many functions, T.
         seed: names the sequence of functions.
+        block: rows that are multiplied at a time, see `bayesdrop.blocks`; N if None.
     """
     source = NoiseSource(seed)
-    model = export(network)
-    size = max(1, min(num_draws, _CHUNK // (max(1, len(x)) * max(network.widths[1:]))))
+    # nn.Sequential counts non-linearities too.
+    layers = list(enumerate(export(network)))
+    random = [isinstance(layer, StochasticLayer) and layer.is_random() for _, layer in layers]
+    start = random.index(True) if True in random else len(layers)
+    rows = max(1, len(x)) if block is None else block
+    parts = [x[first : first + rows] for first in range(0, len(x), rows)]
+    before = [_passed(network, layers[:start], part, {}) for part in parts]
+    size = max(1, min(num_draws, _CHUNK // (rows * max(network.widths[1:]))))
     for first in range(0, num_draws, size):
         count = min(size, num_draws - first)
-        h = x
-        # nn.Sequential counts non-linearities too.
-        for place, layer in enumerate(model):
-            if not isinstance(layer, StochasticLayer):
-                h = apply_activation(network.settings.activation, h)
-            elif layer.is_random():
-                weight, bias = _drawn(layer, str(place), source, first, count)
-                h = torch.baddbmm(bias, h.expand(count, *h.shape[-2:]), weight.transpose(1, 2))
-            else:
-                h = torch.nn.functional.linear(h, layer.weight.detach(), network.biases[place // 2])
-        yield h.expand(count, *h.shape[-2:])
+        drawn = {
+            place: _drawn(layer, str(place), source, first, count)
+            for (place, layer), noisy in zip(layers, random, strict=True)
+            if noisy and isinstance(layer, StochasticLayer)
+        }
+        outputs = [_passed(network, layers[start:], h, drawn) for h in before]
+        whole = [h.expand(count, *h.shape[-2:]) for h in outputs]
+        yield whole[0] if len(whole) == 1 else torch.cat(whole, 1)
+
+
+def _passed(
+    network: Trained,
+    layers: Sequence[tuple[int, nn.Module]],
+    h: Tensor,
+    drawn: Mapping[int, tuple[Tensor, Tensor]],
+) -> Tensor:
+    """Some layers of an exported network, those in `drawn` with the weights and biases of some draws."""
+    for place, layer in layers:
+        if place in drawn:
+            weight, bias = drawn[place]
+            h = torch.baddbmm(bias, h.expand(len(weight), *h.shape[-2:]), weight.transpose(1, 2))
+        elif isinstance(layer, StochasticLayer):
+            h = torch.nn.functional.linear(h, layer.weight.detach(), network.biases[place // 2])
+        else:
+            h = apply_activation(network.settings.activation, h)
+    return h
 
 
 @torch.no_grad()

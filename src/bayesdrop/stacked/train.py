@@ -6,15 +6,14 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import as_completed
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bayesdrop.engines import engine_for
 from bayesdrop.errors import must, whole_number
-from bayesdrop.processes import process_pool
 from bayesdrop.progress import progress_bar
 from bayesdrop.stacked.gaussian_weights import first_log_std
 from bayesdrop.stacked.job import Job, Trained, trained_of
@@ -40,7 +39,8 @@ def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) ->
     Args:
         jobs: what to train, in any order and of any shapes.
         processes: at most so many processes, each with one thread; 1 stays in this one. More need a main
-            module that can be imported, as `multiprocessing` does.
+            module that can be imported, as `multiprocessing` does; inside of `bayesdrop.engines.running_on`
+            they are workers of that engine.
         progress: show a bar (needs the extra "cli").
 
     Returns: the networks, in the order of the jobs. One that diverged says so and does not stop the rest.
@@ -63,12 +63,11 @@ def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) ->
             for places, own in stacks:
                 results |= zip(places, train_stack(own, lambda steps: advance(steps, "")), strict=True)
         else:
-            with process_pool(min(processes, len(stacks))) as pool:
-                waiting = {pool.submit(train_stack, own): (places, own) for places, own in stacks}
-                for future in as_completed(waiting):
-                    places, own = waiting[future]
-                    results |= zip(places, future.result(), strict=True)
-                    advance(sum(map(_steps, own)), "")
+            engine = engine_for(min(processes, len(stacks)))
+            for place, found in engine.run(train_stack, [own for _, own in stacks]):
+                places, own = stacks[place]
+                results |= zip(places, found, strict=True)
+                advance(sum(map(_steps, own)), "")
     return [results[place] for place in range(len(jobs))]
 
 

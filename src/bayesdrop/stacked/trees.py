@@ -161,7 +161,11 @@ class Guess:
 
     def __call__(self, x: Array) -> Array:
         """(N, K) columns to (N, 2 C) numbers: those of the trees, then those of the linear map."""
-        return np.concatenate([self.trees(x), x @ self.slopes + self.levels], 1)
+        linear = np.broadcast_to(self.levels, (len(x), len(self.levels))).copy()
+        # Not a product of matrices, whose last bits depend on how many rows there are.
+        for column, slopes in zip(x.T, self.slopes, strict=True):
+            linear += column[:, None] * slopes
+        return np.concatenate([self.trees(x), linear], 1)
 
     def as_dict(self) -> dict[str, NDArray[Any]]:
         """The arrays by name; `from_dict` is the way back."""

@@ -4,7 +4,14 @@ from bayesdrop.storage.files import open_tensors, read_tensors, write_tensors
 from bayesdrop.storage.models import load, save
 from bayesdrop.storage.sealed import BadJson, from_json, to_json
 from bayesdrop.storage.state import distinct_state, is_count, is_plain, plain_options
-from bayesdrop.storage.whole import check_writable, recover_folder, whole_file, whole_folder, write_file
+from bayesdrop.storage.whole import (
+    check_writable,
+    only_one,
+    recover_folder,
+    whole_file,
+    whole_folder,
+    write_file,
+)
 
 __all__ = [
     "BadJson",
@@ -14,6 +21,7 @@ __all__ = [
     "is_count",
     "is_plain",
     "load",
+    "only_one",
     "open_tensors",
     "plain_options",
     "read_tensors",

@@ -30,7 +30,7 @@ from bayesdrop.errors import must
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["check_writable", "recover_folder", "whole_file", "whole_folder", "write_file"]
+__all__ = ["check_writable", "only_one", "recover_folder", "whole_file", "whole_folder", "write_file"]
 
 _Path = str | os.PathLike[str]
 #: the longest name of a target, in bytes, that its working folder's name repeats
@@ -138,6 +138,25 @@ def recover_folder(path: _Path) -> None:
             _clear(work, target)
         finally:
             _release(lock)
+
+
+@contextmanager
+def only_one(path: _Path, *, owner: str, what: str) -> Iterator[None]:
+    """A context that one process at a time is in; the system ends it when that process ends in any way.
+
+    Args:
+        path: a file that stands for what only one may do; its folder must exist, and it is left there.
+        owner: the function that errors name.
+        what: they do, for errors.
+    """
+    try:
+        lock = _lock(Path(path), make=True)
+    except BlockingIOError as error:
+        raise ValueError(f"{owner}: another process is {what}. Wait for its end.") from error
+    try:
+        yield
+    finally:
+        _release(lock)
 
 
 # the target

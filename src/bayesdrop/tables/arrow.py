@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,16 +36,45 @@ def header_of(path: Path, named: Path) -> tuple[Any, int | None]:
     return schema, rows
 
 
-def batches_of(path: Path, named: Path, rows: int) -> Iterator[Any]:
-    """Record batches of at most so many rows, in order."""
+def batches_of(path: Path, named: Path, rows: int, span: tuple[int, int] | None = None) -> Iterator[Any]:
+    """Record batches of at most so many rows, in order.
+
+    Args:
+        path: the file.
+        named: what it is called in errors.
+        rows: at most so many at a time.
+        span: the first row and the row after the last, of a Parquet file; all rows if None. Groups of rows
+            outside are not read.
+    """
     with _opened(path, named) as file:
         if path.name.lower().endswith(PARQUET):
-            yield from file.iter_batches(batch_size=rows)
+            if span is None:
+                yield from file.iter_batches(batch_size=rows)
+            else:
+                yield from _spanned(file, rows, *span)
             return
         for place in range(file.num_record_batches):
             batch = file.get_batch(place)
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
+
+
+def _spanned(file: Any, rows: int, first: int, last: int) -> Iterator[Any]:
+    """Batches of the rows from `first` up to `last`."""
+    sizes = [file.metadata.row_group(place).num_rows for place in range(file.metadata.num_row_groups)]
+    ends = list(itertools.accumulate(sizes))
+    starts = [end - size for end, size in zip(ends, sizes, strict=True)]
+    chosen = [place for place in range(len(sizes)) if ends[place] > first and starts[place] < last]
+    if not chosen:
+        return
+    at = starts[chosen[0]]
+    for batch in file.iter_batches(batch_size=rows, row_groups=chosen):
+        begin, end = max(first - at, 0), min(last - at, batch.num_rows)
+        if begin < end:
+            yield batch.slice(begin, end - begin)
+        at += batch.num_rows
+        if at >= last:
+            return
 
 
 @contextmanager

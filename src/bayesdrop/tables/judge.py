@@ -64,19 +64,25 @@ def row_scores(prediction: Prediction) -> dict[str, Array]:
 
 
 def scores_of(
-    estimator: Any, x: Array, y: NDArray[Any] | None = None, *, intervals: Intervals | None = None
+    estimator: Any,
+    x: Array,
+    y: NDArray[Any] | None = None,
+    *,
+    intervals: Intervals | None = None,
+    **drawing: Any,
 ) -> dict[str, Array]:
     """`row_scores` of all rows; with targets, their "log_prob", and the "rank" of numbers besides.
 
     Args:
         estimator: a fitted DropoutRegressor or DropoutClassifier.
         x: (N, K), N at least 1.
-        y: (N,) numbers, or places of the labels.
+        y: (N,) numbers, or places of the labels; None with `blocks`.
         intervals: gives "lower" and "upper" of numbers, if they are wanted.
+        drawing: options of `estimator.predictions`: `num_draws`, `seed`, `blocks`.
     """
     parts: list[dict[str, Array]] = []
     done = 0
-    for prediction in estimator.predictions(x):
+    for prediction in estimator.predictions(x, **drawing):
         part = row_scores(prediction)
         if y is not None:
             part |= _target_scores(prediction, y[done : done + len(prediction)])
@@ -84,7 +90,7 @@ def scores_of(
             part["lower"], part["upper"] = intervals(estimator, prediction)
         done += len(prediction)
         parts.append(part)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: np.concatenate([part[name] for part in parts])[: len(x)] for name in parts[0]}
 
 
 def _target_scores(prediction: Prediction, y: NDArray[Any]) -> dict[str, Array]:

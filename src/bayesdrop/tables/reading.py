@@ -20,9 +20,9 @@ from bayesdrop.tables.sheets import SHEETS, read_sheet
 from bayesdrop.tables.texts import CSV, open_csv
 from bayesdrop.tables.unpacking import PACKED, kind_of
 
-__all__ = ["PARQUET", "TableFile", "open_table", "open_text"]
+__all__ = ["ENDINGS", "PARQUET", "TableFile", "open_table", "open_text"]
 
-_ENDINGS = (*CSV, *PARQUET, *FEATHER, *SHEETS)
+ENDINGS = (*CSV, *PARQUET, *FEATHER, *SHEETS)
 _SHOWN = (
     ".csv, .tsv, .txt (also with .gz, .bz2, .xz, .zst), .parquet, .pq, .feather, .arrow, .xlsx, .xlsm, .ods"
 )
@@ -77,6 +77,7 @@ def open_table(
     separator: str | None = None,
     encoding: str | None = None,
     sheet: str | int | None = None,
+    span: tuple[int, int] | None = None,
 ) -> TableFile:
     """A table, its header read and checked.
 
@@ -86,23 +87,32 @@ def open_table(
         separator: between the cells of a CSV; told from the header if None: a tab, semicolon, comma or bar.
         encoding: of a CSV; told from the bytes if None.
         sheet: of an .xlsx or .ods file: its name or its number, counted from 1; may be None if there is one.
+        span: of a Parquet file, the first row that is wanted and the row after the last; all rows if None.
     """
     path = Path(path)
     sheet = None if sheet is None else str(sheet)
     options: dict[str, Any] = {"separator": separator, "encoding": encoding, "sheet": sheet}
+    if span is not None and not (path.name.lower().endswith(PARQUET) and path.is_file()):
+        raise ValueError(must("open_table", "span", "None but for a Parquet file", span))
     if str(path) == "-":
         return _from_pipe(**options)
     if path.is_dir():
         return _from_folder(path, **options)
-    if not path.name.lower().endswith(_ENDINGS):
+    if not path.name.lower().endswith(ENDINGS):
         raise ValueError(must("open_table", "path", f"a file that ends in {_SHOWN}", str(path)))
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
-    return _from_file(path, path, **options)
+    return _from_file(path, path, span=span, **options)
 
 
 def _from_file(
-    path: Path, named: Path, *, separator: str | None, encoding: str | None, sheet: str | None
+    path: Path,
+    named: Path,
+    *,
+    separator: str | None,
+    encoding: str | None,
+    sheet: str | None,
+    span: tuple[int, int] | None = None,
 ) -> TableFile:
     lower = path.name.lower()
     text = lower.endswith(CSV)
@@ -133,8 +143,10 @@ def _from_file(
     schema, num_rows = header_of(path, named)
 
     def frames(rows: int) -> Iterator[Any]:
-        return _typed_frames(batches_of(path, named, rows), schema)
+        return _typed_frames(batches_of(path, named, rows, span), schema)
 
+    if span is not None and num_rows is not None:
+        num_rows = max(0, min(span[1], num_rows) - max(span[0], 0))
     header = tuple(schema.names)
     return TableFile(named, _checked(named, header), header, None, num_rows, frames, schema=schema)
 
@@ -174,7 +186,7 @@ def _from_pipe(**options: Any) -> TableFile:
 def _from_folder(folder: Path, **options: Any) -> TableFile:
     """All tables of a folder, in the order of their names, as one; they must have the same columns."""
     files = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")))
-    other = [path.name for path in files if path.is_dir() or not path.name.lower().endswith(_ENDINGS)]
+    other = [path.name for path in files if path.is_dir() or not path.name.lower().endswith(ENDINGS)]
     if other or not files:
         got = f"{other[0]!r}" if other else "none"
         raise ValueError(f"the folder {folder} must hold tables and nothing else; got {got}.")
