@@ -20,6 +20,7 @@ ROWS = [
     "cascade control estimators page",
     "recommend",
     "demo public tables",
+    "serve",
     "experiments",
     "cli",
     "__main__",
@@ -31,6 +32,7 @@ KNOWN_CYCLES: list[str] = []
 
 # Optional or slow to import: only where they are used, inside functions, and not in the lower rows.
 HEAVY = {"matplotlib", "scipy", "sklearn", "pandas", "statsmodels", "optuna", "gymnasium", "typer", "rich"}
+HEAVY |= {"fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "jinja2", "PIL", "psycopg"}
 LOWEST_WITH_HEAVY = HEIGHT["metrics"]
 # Doors to other libraries, which nothing imports unasked: what each may import when it is itself imported.
 DOORS = {
@@ -39,6 +41,7 @@ DOORS = {
     "recommend": {"scipy", "pandas"},
     "control": {"gymnasium"},
     "cli": {"typer"},
+    "serve": {"fastapi", "starlette", "sqlalchemy", "alembic", "jinja2"},
 }
 
 SOURCE = Path(__file__).parents[1] / "src"
