@@ -192,8 +192,8 @@ class AdaptiveConformal(Calibrator):
     ) -> tuple[Tensor, Tensor]:
         """Lower and upper ends for rows whose targets are not known yet, each of the shape of the mean.
 
-        Ends are infinite while the level asks for more than the scores can tell, and both are the middle where
-        it asks for nothing.
+        Ends are infinite while the level asks for more than the scores can tell, and both are the middle
+        where it asks for nothing.
 
         Args:
             prediction: of numbers.
@@ -301,7 +301,7 @@ def _group_names(owner: str, groups: Sequence[Hashable] | None, rows: int) -> li
     """The group of every row, as JSON can hold it."""
     if groups is None:
         return [None] * rows
-    names = list(groups.tolist() if isinstance(groups, Tensor) else groups)
+    names = list(groups)
     if len(names) != rows:
         raise ValueError(must(owner, "groups", f"one for each of {rows} rows", f"{len(names)}"))
     for name in names:
