@@ -17,7 +17,7 @@ from bayesdrop.noise.samplers import NormalNoise
 from bayesdrop.stacked.heads import apply_activation, expected, make_head
 from bayesdrop.stacked.job import Trained, export
 
-__all__ = ["Scores", "draw_outputs", "m_step", "mean_weight_outputs", "noise_mode", "score"]
+__all__ = ["Scores", "draw_outputs", "drawn_weights", "m_step", "mean_weight_outputs", "noise_mode", "score"]
 
 #: numbers of one layer's activations that are held at a time
 _CHUNK = 2**21
@@ -47,7 +47,7 @@ def draw_outputs(network: Trained, x: Tensor, *, num_draws: int, seed: int = 0) 
             if not isinstance(layer, StochasticLayer):
                 h = apply_activation(network.settings.activation, h)
             elif layer.is_random():
-                weight, bias = _drawn(layer, str(place), source, first, count)
+                weight, bias = drawn_weights(layer, str(place), source, first, count)
                 h = torch.baddbmm(bias, h.expand(count, *h.shape[-2:]), weight.transpose(1, 2))
             else:
                 h = torch.nn.functional.linear(h, layer.weight.detach(), network.biases[place // 2])
@@ -55,7 +55,7 @@ def draw_outputs(network: Trained, x: Tensor, *, num_draws: int, seed: int = 0) 
 
 
 @torch.no_grad()
-def _drawn(
+def drawn_weights(
     layer: StochasticLayer, path: str, source: NoiseSource, first: int, count: int
 ) -> tuple[Tensor, Tensor]:
     """Weights (C, K_out, K_in) and biases, (K_out,) or (C, 1, K_out), of some draws of an exported layer."""
