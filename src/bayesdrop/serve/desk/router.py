@@ -1,21 +1,11 @@
-"""The pages of the desk."""
+"""The pages of the desk, one file each."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated
+from fastapi import APIRouter
 
-from fastapi import APIRouter, Depends, Request
-from fastapi.responses import HTMLResponse
-
-from bayesdrop.serve.auth import Caller, session_with
-from bayesdrop.serve.desk.pages import render
+from bayesdrop.serve.desk import data, health, items, queue, versions
 
 router = APIRouter(prefix="/desk", include_in_schema=False)
-
-
-@router.get("")
-async def front(request: Request, caller: Annotated[Caller, Depends(session_with("reader"))]) -> HTMLResponse:
-    """How much waits."""
-    counts = await asyncio.to_thread(request.app.state.service.store.overview.counts)
-    return render(request, "front.html", counts=counts, person=caller.person, csrf=caller.csrf)
+for _part in (queue, items, health, versions, data):
+    router.include_router(_part.router)
