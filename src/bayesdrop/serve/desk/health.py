@@ -23,6 +23,7 @@ from bayesdrop.serve.promises import (
     periods,
     share_interval,
 )
+from bayesdrop.serve.store.history import History
 
 router = APIRouter(prefix="/health")
 
@@ -69,10 +70,11 @@ async def health(request: Request, caller: Annotated[Caller, Depends(session_wit
 
 def _read(service: Any) -> tuple[list[Tile], list[Chart], Any]:
     overview, model = service.store.overview, service.registry.current.model
+    history = History(service.store.database)
     numbers = model.task == "regression"
     labelled = list(islice(overview.labelled(random=True), _MOST))
     found = judged(labelled)
-    counts, spans = overview.counts(), _spans(service)
+    counts, spans = overview.counts(), _spans(service, history)
     together = agreement(overview.labelled())
     per_person = overview.per_person()
     pictures = []
@@ -86,14 +88,14 @@ def _read(service: Any) -> tuple[list[Tile], list[Chart], Any]:
         pictures.append(
             Chart("Uncertainty", charts.doubt_chart(spans), "a rise says that rows became stranger or harder")
         )
-    rows = _halves(overview, counts.items)
+    rows = _halves(history, counts.items)
     moved = drift_of(*rows)
     if moved:
         told = sum(one.is_drift for one in moved)
         about = f"{told} of the columns shown moved more than chance" if told else "no more than chance would do"
         about += f"; the first {len(rows[0])} rows beside the latest {len(rows[1])}"
         pictures.append(Chart("Drift of inputs", charts.drift_chart(moved), about))
-    times = overview.label_times()
+    times = history.label_times()
     if len(times) > 1:
         pictures.append(Chart("Labels", charts.people_chart(times), "how many, and whose"))
     tiles = _tiles(found, counts, together, per_person, what)
@@ -147,10 +149,10 @@ def _tiles(found: list[Judged], counts: Any, together: Any, per_person: Any, wha
     return tiles
 
 
-def _spans(service: Any) -> list[Any]:
+def _spans(service: Any, history: History) -> list[Any]:
     """What came in, in at most 24 spans of equal length."""
     overview, now = service.store.overview, service.store.now()
-    oldest = overview.first_time()
+    oldest = history.first_time()
     if oldest is None:
         return []
     length = max(1.0, (now - oldest) / _SPANS)
@@ -158,12 +160,12 @@ def _spans(service: Any) -> list[Any]:
     return found[-_SPANS - 1 :]
 
 
-def _halves(overview: Any, count: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _halves(history: History, count: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The first and the latest rows, none in both."""
     size = min(_ROWS, count // 2)
     if not size:
         return [], []
-    return overview.rows(size, newest=False), overview.rows(size, newest=True)
+    return history.rows(size, newest=False), history.rows(size, newest=True)
 
 
 def _percent(share: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -112,12 +111,6 @@ class Overview:
             Span(row.span * seconds, row.items, int(row.deferred), float(row.uncertainty)) for row in rows
         ]
 
-    def first_time(self) -> float | None:
-        """When the first prediction was made; None without any."""
-        with self._database.read() as connection:
-            found = connection.scalar(select(func.min(predictions.c.created)))
-        return None if found is None else float(found)
-
     def per_person(self) -> list[PersonCount]:
         """What everybody did, the busiest first."""
         said = func.sum(case((labels.c.skipped.is_(False), 1), else_=0)).label("labels")
@@ -167,38 +160,6 @@ class Overview:
         ordered = asked.order_by(items.c.created.desc(), items.c.id.desc()).limit(count).offset(offset)
         with self._database.read() as connection:
             return load_items(connection, connection.scalars(ordered).all())
-
-    def rows(self, count: int, *, newest: bool) -> list[dict[str, Any]]:
-        """Rows as they came in, in the order of their coming; images as the numbers of their sketches.
-
-        Args:
-            count: at most so many.
-            newest: the last ones, else the first ones.
-        """
-        order = items.c.id.desc() if newest else items.c.id
-        asked = select(items.c.data_json, items.c.sketch_json).order_by(order).limit(count)
-        with self._database.read() as connection:
-            found = connection.execute(asked).all()
-        made = []
-        for row in reversed(found) if newest else found:
-            data = json.loads(row.data_json)
-            if set(data) == {"image"}:
-                sketch = json.loads(row.sketch_json or "[]")
-                data = {f"direction {place}": value for place, value in enumerate(sketch, 1)}
-            made.append(data)
-        return made
-
-    def label_times(self, since: float = 0.0) -> list[tuple[str, float]]:
-        """Who labelled and when, in order: every label that holds.
-
-        Args:
-            since: seconds since 1970.
-        """
-        live = labels.c.undone.is_(None) & labels.c.skipped.is_(False) & (labels.c.created >= since)
-        asked = select(people.c.name, labels.c.created).join(people, people.c.id == labels.c.person_id)
-        with self._database.read() as connection:
-            rows = connection.execute(asked.where(live).order_by(labels.c.created)).all()
-        return [(row.name, row.created) for row in rows]
 
     def item(self, item_id: str) -> Item | None:
         """One item."""
