@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request
@@ -68,8 +67,9 @@ async def label(
 ) -> RedirectResponse:
     """Keep a label."""
     service = request.app.state.service
-    given = _answer(service.registry.current.model, value)
-    if given is None:
+    try:
+        given = service.checked_label(value, new_class=False)
+    except ValueError:
         return back_to("/desk", "wrong")
     try:
         told = await asyncio.to_thread(
@@ -122,17 +122,6 @@ async def _why_lost(service: Any, item_id: str, caller: Caller) -> str:
     found = await asyncio.to_thread(service.store.overview.item, item_id) if is_id(item_id) else None
     said = () if found is None else found.labels
     return "changed" if any(one.person_id == caller.person.id for one in said) else "lost"
-
-
-def _answer(model: Any, value: str) -> str | float | None:
-    """A label as it is stored; None if it is none."""
-    if model.classes:
-        return value if value in model.classes else None
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _question(model: Any) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bayesdrop.serve.desk.learned import learned, target_range
+from bayesdrop.serve.served.base import ServedModel
 from bayesdrop.serve.store import Item
 from bayesdrop.serve.store.records import Prediction
 from bayesdrop.tables.written import written
@@ -100,7 +102,7 @@ class Shown:
         return f"{self.seconds // 60}:{self.seconds % 60:02d}"
 
 
-def show(item: Item, served: Any, *, now: float) -> Shown:
+def show(item: Item, served: ServedModel, *, now: float) -> Shown:
     """What a page shows of an item: the row or the image, and the latest prediction.
 
     Args:
@@ -167,23 +169,24 @@ def _bars(answer: Mapping[str, Any], classes: Sequence[str]) -> tuple[tuple[Bar,
     return bars, len(rest), _percent(values[rest[0]]) if rest else ""
 
 
-def _interval(said: Prediction, served: Any) -> Interval | None:
+def _interval(said: Prediction, served: ServedModel) -> Interval | None:
     answer = said.answer
     if "mean" not in answer or isinstance(answer["mean"], list):
         return None
-    ends = [answer.get(name) for name in ("mean", "lower", "upper")]
-    mean, lower, upper = (float(end) if isinstance(end, int | float) else math.nan for end in ends)
+    said_ends = (answer.get(name) for name in ("mean", "lower", "upper"))
+    mean, lower, upper = (float(end) if isinstance(end, int | float) else math.nan for end in said_ends)
     level = f"{100 * said.level:g} %" if said.level else "probably"
-    texts = [written(value, digits=5) if math.isfinite(value) else "unknown" for value in (mean, lower, upper)]
+    ends = (mean, lower, upper)
+    texts = [written(value, digits=5) if math.isfinite(value) else "unknown" for value in ends]
     return Interval(texts[0], texts[1], texts[2], level, _picture(mean, lower, upper, served))
 
 
-def _picture(mean: float, lower: float, upper: float, served: Any) -> dict[str, Any] | None:
+def _picture(mean: float, lower: float, upper: float, served: ServedModel) -> dict[str, Any] | None:
     """Places of the interval and of the numbers that the model learned from, on one axis."""
     if not all(map(math.isfinite, (mean, lower, upper))) or upper < lower:
         return None
-    learned = served.about.get("target_range")
-    low, high = (learned[0], learned[1]) if learned else (lower, upper)
+    known = target_range(served)
+    low, high = known or (lower, upper)
     first, last = min(lower, low, mean), max(upper, high, mean)
     room = 0.08 * (last - first) or 1.0
     first, last = first - room, last + room
@@ -197,18 +200,18 @@ def _picture(mean: float, lower: float, upper: float, served: Any) -> dict[str, 
         "width": max(right - left, 1.0),
         "mean": place(mean),
         "learned": place(low),
-        "learned_width": place(high) - place(low) if learned else 0.0,
+        "learned_width": place(high) - place(low) if known else 0.0,
         # Texts of a narrow interval go outwards, so that they do not meet.
         "lower_anchor": "end" if right - left < 110 and left > 70 else "start",
         "upper_anchor": "start" if right - left < 110 and right < _RIGHT - 60 else "end",
     }
 
 
-def _cells(data: Mapping[str, Any], served: Any) -> tuple[Cell, ...]:
-    learned = served.learned(data)
+def _cells(data: Mapping[str, Any], served: ServedModel) -> tuple[Cell, ...]:
+    known = learned(served, data)
     cells = []
     for name, value in data.items():
-        usual, outside = learned.get(name, ("", ""))
+        usual, outside = known.get(name, ("", ""))
         cells.append(Cell(name, _value(value), usual, outside))
     return tuple(cells)
 

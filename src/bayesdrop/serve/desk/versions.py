@@ -81,19 +81,29 @@ async def _page(
     )
 
 
+#: measures as people call them, and whether more is better
+_MEASURES = {
+    "accuracy": "accuracy",
+    "log_score": "log score",
+    "rmse": "root mean squared error",
+    "coverage": "coverage",
+}
+_PARTS = {"held_out": "held-out rows", "random": "random items"}
+
+
 def _compared(comparison: dict[str, Any] | None) -> list[tuple[str, str, str]]:
-    """Measures of a version beside those of the one it was made from."""
-    return [] if comparison is None else list(_measures(comparison))
-
-
-def _measures(comparison: dict[str, Any]) -> Any:
-    for part, both in comparison.items():
-        if not isinstance(both, dict):
+    """Measures of a version beside those of the one it was made from: what, old, new."""
+    trials = (comparison or {}).get("trials")
+    found = []
+    for part, trial in trials.items() if isinstance(trials, dict) else ():
+        old, new = trial.get("old"), trial.get("new")
+        if not isinstance(old, dict) or not isinstance(new, dict):
             continue
-        old, new = both.get("old"), both.get("new")
-        if isinstance(old, dict) and isinstance(new, dict):
-            for name in old.keys() & new.keys():
-                yield f"{name}, {part}", _number(old[name]), _number(new[name])
+        for name in old:
+            if name in new:
+                what = f"{_MEASURES.get(name, name)}, {_PARTS.get(part, part)}"
+                found.append((what, _number(old[name]), _number(new[name])))
+    return found
 
 
 def _number(value: Any) -> str:
