@@ -13,7 +13,8 @@ from fastapi.staticfiles import StaticFiles
 
 from bayesdrop.serve import desk
 from bayesdrop.serve.auth import NeedsLogin
-from bayesdrop.serve.routes import login
+from bayesdrop.serve.metrics import Meter
+from bayesdrop.serve.routes import inference, invocations, label_studio, labelling, login, plain, versions
 from bayesdrop.serve.service import Service
 from bayesdrop.serve.settings import Settings
 from bayesdrop.serve.shield import Shield
@@ -41,9 +42,10 @@ def create_app(settings: Settings) -> FastAPI:
     # No pages about the API: they would load scripts from elsewhere.
     app = FastAPI(title="bayesdrop", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
+    app.add_middleware(Meter, metrics=service.metrics)
     app.add_middleware(Shield, settings=settings)
-    for router in (login.router, desk.router):
-        app.include_router(router)
+    for part in (plain, inference, invocations, label_studio, labelling, versions, login, desk):
+        app.include_router(part.router)
     static = Path(desk.__file__).parent / "static"
     app.mount("/desk/static", StaticFiles(directory=static), name="static")
     app.add_exception_handler(HTTPException, _told)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +30,9 @@ class Settings:
         num_draws: functions drawn for an answer unless asked otherwise; the model's own if None.
         seed: of the draws unless asked otherwise.
         level: coverage of the intervals unless asked otherwise; the model's own if None.
+        defer_above: entropy, or standard deviation, above which a row of an image or torch model goes to a
+            person; the model's own if None. Tables have their rule.
+        second_share: share of all queued items that two people are asked about.
         max_body: bytes of a request.
         max_rows: rows of a request.
         max_draws: draws that a request may ask for.
@@ -46,6 +48,7 @@ class Settings:
         rate: requests a second that one caller may send on average; 0 for any number.
         burst: requests that one caller may send at once.
         stop_after: seconds that a stop waits for what was accepted.
+        refit_apart: train in a process of its own, so that answers do not wait.
         poll: seconds between looks at the database for a version that another process made active.
     """
 
@@ -61,6 +64,8 @@ class Settings:
     num_draws: int | None = None
     seed: int = 0
     level: float | None = None
+    defer_above: float | None = None
+    second_share: float = 0.0
     max_body: int = 32 * 2**20
     max_rows: int = 50_000
     max_draws: int = 1000
@@ -76,6 +81,7 @@ class Settings:
     rate: float = 0.0
     burst: int = 200
     stop_after: float = 30.0
+    refit_apart: bool = True
     poll: float = 2.0
 
     def __post_init__(self) -> None:
@@ -90,7 +96,10 @@ class Settings:
             real_number("serve", name, getattr(self, name), "a number of at least 0", at_least=0)
         for name in ("lease", "session", "poll"):
             real_number("serve", name, getattr(self, name), "a positive number of seconds", above=0)
-        real_number("serve", "random_share", self.random_share, "in [0, 1]", at_least=0, at_most=1)
+        for name in ("random_share", "second_share"):
+            real_number("serve", name, getattr(self, name), "in [0, 1]", at_least=0, at_most=1)
+        if self.defer_above is not None:
+            real_number("serve", "defer_above", self.defer_above, "a number of at least 0", at_least=0)
         if self.level is not None:
             real_number("serve", "level", self.level, "in (0, 1)", above=0, below=1)
         if self.num_draws is not None:
@@ -121,11 +130,6 @@ class Settings:
     def url(self) -> str:
         """Of the database."""
         return self.database or f"sqlite:///{self.folder / 'desk.sqlite'}"
-
-    @property
-    def retry_after(self) -> int:
-        """Seconds after which a caller that was turned away should come again."""
-        return max(1, math.ceil(self.linger))
 
 
 def is_loopback(host: str) -> bool:

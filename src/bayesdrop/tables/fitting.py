@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.errors import must, whole_number
-from bayesdrop.tables.cells import Array, as_labels, as_numbers, is_truth, missing_cells
+from bayesdrop.tables.cells import Array, Flags, as_labels, as_numbers, is_truth, missing_cells
 from bayesdrop.tables.deferral import SCORES, Rule, cross_checked, ranked
 from bayesdrop.tables.habits import Habits
 from bayesdrop.tables.judge import Judged, judge, measures
@@ -24,7 +24,7 @@ from bayesdrop.tables.spelling import PLAIN
 from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
 from bayesdrop.tables.written import counted
 
-__all__ = ["FitOptions", "FittedTable", "fit_table", "targets_of"]
+__all__ = ["FitOptions", "FittedTable", "fit_table", "split_rows", "targets_of"]
 
 _LEAST_ROWS = 10
 #: rows, and numbers, that baselines learn from at most
@@ -116,6 +116,7 @@ def fit_table(
     say: Callable[[str], None] = lambda line: None,
     show: Callable[[Schema], None] | None = None,
     progress: bool = False,
+    hold: Flags | None = None,
 ) -> FittedTable:
     """Fit a table: hold rows out, learn columns and networks from the rest, try them, find thresholds.
 
@@ -125,11 +126,20 @@ def fit_table(
         say: is told every choice, a line each.
         show: is given the schema before training; if None, `say` is told a line a column.
         progress: show bars.
+        hold: (N,) which rows the fit does not see; a random share of them if None. A row whose class no
+            other row has is fitted all the same.
     """
     rows = len(frame)
+    if hold is not None:
+        if hold.shape != (rows,):
+            raise ValueError(must("fit_table", "hold", f"of shape ({rows},)", hold.shape))
+        hold = hold[~missing_cells(frame[options.target], options.marks)]
     frame, y, schema = _with_target(frame, options, say)
     rule = options.rule.for_task(schema.task)
-    fitted, held = _split(y, options.held_out, options.seed, schema.task)
+    if hold is None:
+        fitted, held = split_rows(y, options.held_out, options.seed, schema.task)
+    else:
+        fitted, held = _learnable(y, np.flatnonzero(~hold), np.flatnonzero(hold), schema.task)
     schema = _learned(frame, options, schema, fitted)
     if show is not None:
         show(schema)
@@ -163,6 +173,7 @@ def fit_table(
         "rows_without_target": rows - with_target,
         "rows_fitted": len(fitted),
         "rows_held_out": len(held),
+        "held_out_share": options.held_out,
         "refitted_to_all_rows": options.refit,
         "seed": options.seed,
         "seconds": time.perf_counter() - started,
@@ -275,11 +286,26 @@ def _learned(
     return replace(schema, columns=columns)
 
 
-def _split(y: NDArray[Any], share: float, seed: int, task: Task) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Rows to fit and rows to hold out, at random; every class keeps a row to learn it from."""
+def split_rows(
+    y: NDArray[Any], share: float, seed: int, task: Task
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places of rows to fit and of rows to hold out, at random; every class keeps a row to learn it from.
+
+    Args:
+        y: (N,) targets.
+        share: of rows to hold out.
+        seed: of the choice.
+        task: regression or classification.
+    """
     count = min(max(2, round(share * len(y))), len(y) - 2)
     order = np.random.default_rng(seed).permutation(len(y))
-    held, fitted = order[:count], order[count:]
+    return _learnable(y, order[count:], order[:count], task)
+
+
+def _learnable(
+    y: NDArray[Any], fitted: NDArray[np.int64], held: NDArray[np.int64], task: Task
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows in their order; a class that is held out alone is fitted."""
     if task == "classification":
         alone = ~np.isin(y[held].astype(str), np.unique(y[fitted].astype(str)))
         held, fitted = held[~alone], np.concatenate([fitted, held[alone]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +166,11 @@ class Overview:
         with self._database.read() as connection:
             known = connection.scalar(select(items.c.id).where(items.c.id == item_id))
             return load_items(connection, [item_id])[0] if known else None
+
+    def many(self, ids: Sequence[str]) -> list[Item]:
+        """Items that are there, by their ids."""
+        with self._database.read() as connection:
+            return load_items(connection, ids)
 
     def by_external(self, external: str) -> Item | None:
         """The newest item with a name from elsewhere."""

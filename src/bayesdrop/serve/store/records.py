@@ -11,6 +11,7 @@ __all__ = [
     "Label",
     "Model",
     "NewItem",
+    "NewPrediction",
     "NewRequest",
     "Person",
     "Prediction",
@@ -39,6 +40,7 @@ class NewItem:
         external: its name elsewhere.
         place: in its request.
         opinions: labels that are wanted of different people.
+        queued: ask people about it, whatever the model thinks.
     """
 
     id: str
@@ -52,6 +54,23 @@ class NewItem:
     external: str | None = None
     place: int = 0
     opinions: int = 1
+    queued: bool = False
+
+
+@dataclass(frozen=True)
+class NewPrediction:
+    """What another version, or other draws, say of an item that is there; see `NewItem`."""
+
+    item_id: str
+    model_id: int
+    num_draws: int
+    seed: int
+    level: float | None
+    answer: dict[str, Any]
+    uncertainty: float
+    defer: bool
+    reason: str
+    sketch: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,17 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bayesdrop.serve.store.database import Database
 from bayesdrop.serve.store.reading import load_items
-from bayesdrop.serve.store.records import NewItem, NewRequest, Request
+from bayesdrop.serve.store.records import NewItem, NewPrediction, NewRequest, Request
 from bayesdrop.serve.store.schema import items, predictions, requests
 
 __all__ = ["KeyTaken", "Requests"]
+
+_SHARED = ("item_id", "model_id", "num_draws", "seed", "level", "uncertainty", "defer", "reason")
 
 
 class KeyTaken(ValueError):
@@ -56,6 +58,21 @@ class Requests:
             if not taken and len(set(keys)) == len(keys):
                 raise
             raise KeyTaken("a request of this name is there already.") from error
+
+    def add_predictions(self, new: Sequence[NewPrediction]) -> None:
+        """Write what another version says of items that are there; the queue goes by it from now on."""
+        now = self._database.clock()
+        rows = []
+        for one in new:
+            row = {name: getattr(one, name) for name in _SHARED}
+            rows.append(row | {"answer_json": json.dumps(one.answer), "created": now})
+        with self._database.write() as connection:
+            connection.execute(insert(predictions), rows)
+            for one in new:
+                changed: dict[str, Any] = {"uncertainty": one.uncertainty}
+                if one.sketch:
+                    changed["sketch_json"] = json.dumps(one.sketch)
+                connection.execute(update(items).where(items.c.id == one.item_id).values(**changed))
 
     def by_key(self, key: str) -> Request | None:
         """The request that was sent under a name, with its items."""
@@ -102,7 +119,7 @@ def _item_row(one: NewRequest, item: NewItem, now: float) -> dict[str, Any]:
         "external": item.external,
         "data_json": json.dumps(item.data),
         "sketch_json": json.dumps(item.sketch) if item.sketch else None,
-        "state": "queued" if item.defer or item.random else "answered",
+        "state": "queued" if item.defer or item.random or item.queued else "answered",
         "random": item.random,
         "uncertainty": item.uncertainty,
         "opinions": item.opinions,
