@@ -63,6 +63,12 @@ def serve(
         float, typer.Option(min=0, max=1, help="Share of items that two people are asked about.")
     ] = 0.0,
     lease: Annotated[float, typer.Option(min=1, help="Seconds that an item belongs to who got it.")] = 300.0,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Stretch intervals by what labels teach, against drift.")
+    ] = False,
+    adaptive_by: Annotated[
+        str | None, typer.Option(help="The same for every value of a column, each for itself.")
+    ] = None,
 ) -> None:
     """Answer requests, store them, and ask people about the uncertain ones: a page at /desk."""
     with plain_errors():
@@ -93,6 +99,8 @@ def serve(
             random_share=random_share,
             second_share=second_share,
             lease=lease,
+            adaptive=adaptive,
+            adaptive_by=adaptive_by,
         )
         run(settings, say=print_safely)
 

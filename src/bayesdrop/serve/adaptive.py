@@ -83,8 +83,8 @@ class Adaptive:
         end = float(law.ppf((1 + level) / 2))
         scores = [float(law.ppf(0.5 + 0.5 * k / (_START + 1))) / end for k in range(1, _START + 1)]
         # Spread over the window, so that those that are forgotten first are no smaller than the others.
-        scores = [scores[(7 * place) % _START] for place in range(_START)] if _START % 7 else scores
-        return AdaptiveThreshold(level, rate=self._rate, window=self._window, scores=scores)
+        mixed = [scores[(7 * place) % _START] for place in range(_START)]
+        return AdaptiveThreshold(level, rate=self._rate, window=self._window, scores=mixed)
 
     def factor(self, model_id: int, level: float, row: Mapping[str, Any]) -> float:
         """By how much the interval of a row is stretched now; it may be infinite, and is never below 0."""

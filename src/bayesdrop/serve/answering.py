@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bayesdrop.errors import must, real_number, whole_number
+from bayesdrop.serve.adaptive import stretched
 from bayesdrop.serve.batching import Answered, Batcher, Job
 from bayesdrop.serve.served import Ask
 from bayesdrop.serve.store import Item, KeyTaken, NewItem, NewRequest
 from bayesdrop.serve.store.ids import new_id
 
 if TYPE_CHECKING:
+    from bayesdrop.serve.adaptive import Adaptive
     from bayesdrop.serve.registry import Registry, Serving
     from bayesdrop.serve.settings import Settings
     from bayesdrop.serve.store import Store
@@ -74,10 +76,19 @@ class Answering:
         store: where answers are kept.
         registry: of versions.
         batcher: that runs them.
+        adaptive: stretches intervals; None leaves them as the model has them.
     """
 
-    def __init__(self, settings: Settings, store: Store, registry: Registry, batcher: Batcher) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        registry: Registry,
+        batcher: Batcher,
+        adaptive: Adaptive | None = None,
+    ) -> None:
         self._settings, self._store, self._registry, self._batcher = settings, store, registry, batcher
+        self._adaptive = adaptive
         self._chance = random.SystemRandom()
 
     def ask(self, serving: Serving, parameters: dict[str, Any]) -> Ask:
@@ -193,6 +204,9 @@ class Answering:
         made = []
         for place, (row, answer) in enumerate(zip(answered.rows, said.rows(), strict=True)):
             answer["uncertainty"] = float(said.uncertainty[place])
+            if self._adaptive is not None and order.ask.level is not None:
+                factor = self._adaptive.factor(order.serving.record.id, order.ask.level, row)
+                answer = stretched(answer, factor)
             made.append(
                 NewItem(
                     new_id(now),

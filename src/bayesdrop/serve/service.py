@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bayesdrop.errors import must
+from bayesdrop.serve.adaptive import Adaptive
 from bayesdrop.serve.answering import Answering
 from bayesdrop.serve.auth import Guard
 from bayesdrop.serve.batching import Batcher, Full, Job, Stopping
@@ -39,6 +40,7 @@ class Service:
         answering: from rows to stored answers.
         learning: refits.
         metrics: what it counts.
+        adaptive: stretches intervals, where asked for.
 
     Args:
         settings: how it runs.
@@ -58,7 +60,9 @@ class Service:
             queue_rows=settings.queue_rows,
             told=self.metrics.answered,
         )
-        self.answering = Answering(settings, self.store, self.registry, self.batcher)
+        wanted = settings.adaptive or settings.adaptive_by is not None
+        self.adaptive = Adaptive(self.store, group=settings.adaptive_by) if wanted else None
+        self.answering = Answering(settings, self.store, self.registry, self.batcher, self.adaptive)
         self.learning = Learning(settings, self.store, self.registry, self._learned)
         self._following: asyncio.Task[None] | None = None
         self._rescoring: asyncio.Task[None] | None = None
@@ -66,6 +70,8 @@ class Service:
     async def start(self) -> None:
         """Load the model, and look from now on for versions that other processes make active."""
         await asyncio.to_thread(self.registry.open)
+        if self.adaptive is not None:
+            await asyncio.to_thread(self.adaptive.refresh)
         self._following = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:
@@ -86,6 +92,8 @@ class Service:
             try:
                 await self._learned()
                 await asyncio.to_thread(self.store.queue.release_expired)
+                if self.adaptive is not None:
+                    await asyncio.to_thread(self.adaptive.refresh)
             except Exception:
                 # A database that is away for a moment must not end the looking.
                 _log.exception("looking for new versions failed")

@@ -33,6 +33,9 @@ class Settings:
         defer_above: entropy, or standard deviation, above which a row of an image or torch model goes to a
             person; the model's own if None. Tables have their rule.
         second_share: share of all queued items that two people are asked about.
+        adaptive: stretch intervals by what labels of random items teach, so that they keep their promise under
+            drift (Gibbs & Candes, 2021).
+        adaptive_by: a column whose values keep it each for itself; implies `adaptive`.
         max_body: bytes of a request.
         max_rows: rows of a request.
         max_draws: draws that a request may ask for.
@@ -66,6 +69,8 @@ class Settings:
     level: float | None = None
     defer_above: float | None = None
     second_share: float = 0.0
+    adaptive: bool = False
+    adaptive_by: str | None = None
     max_body: int = 32 * 2**20
     max_rows: int = 50_000
     max_draws: int = 1000

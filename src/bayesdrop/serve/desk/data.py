@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from bayesdrop.serve.auth import Caller, session_with
 from bayesdrop.serve.desk.pages import page
 
-router = APIRouter(prefix="/data")
+router = APIRouter(prefix="/desk/data")
 
 
 @router.get("")

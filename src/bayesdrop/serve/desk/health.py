@@ -25,7 +25,7 @@ from bayesdrop.serve.promises import (
 )
 from bayesdrop.serve.store.history import History
 
-router = APIRouter(prefix="/health")
+router = APIRouter(prefix="/desk/health")
 
 #: labelled items that are looked at, rows that drift is told from, spans of time in a picture
 _MOST, _ROWS, _SPANS = 5000, 500, 24

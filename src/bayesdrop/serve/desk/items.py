@@ -15,7 +15,7 @@ from bayesdrop.serve.desk.showing import show
 from bayesdrop.serve.store import Item
 from bayesdrop.serve.store.ids import is_id
 
-router = APIRouter(prefix="/items")
+router = APIRouter(prefix="/desk/items")
 
 #: lists that can be chosen, and what they are called
 _LISTS = {

@@ -14,7 +14,7 @@ from bayesdrop.serve.desk.showing import show
 from bayesdrop.serve.store import Item, LeaseLost
 from bayesdrop.serve.store.ids import is_id
 
-router = APIRouter()
+router = APIRouter(prefix="/desk")
 
 Labeller = Annotated[Caller, Depends(session_with("labeller"))]
 ItemId = Annotated[str, Form(max_length=32)]

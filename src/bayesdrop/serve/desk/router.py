@@ -6,6 +6,6 @@ from fastapi import APIRouter
 
 from bayesdrop.serve.desk import data, health, items, queue, versions
 
-router = APIRouter(prefix="/desk", include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 for _part in (queue, items, health, versions, data):
     router.include_router(_part.router)

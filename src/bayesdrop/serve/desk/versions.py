@@ -14,7 +14,7 @@ from bayesdrop.serve.learning import Busy
 from bayesdrop.serve.routes.speech import errors_told
 from bayesdrop.tables.written import written
 
-router = APIRouter(prefix="/versions")
+router = APIRouter(prefix="/desk/versions")
 
 Admin = Annotated[Caller, Depends(session_with("admin"))]
 
