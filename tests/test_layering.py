@@ -23,7 +23,8 @@ ROWS = [
     "recommend",
     "demo tables",
     "scoring",
-    "experiments public",
+    "public serve",
+    "experiments",
     "cli",
     "__main__",
 ]
@@ -33,16 +34,16 @@ HEIGHT = {package: height for height, row in enumerate(ROWS) for package in row.
 KNOWN_CYCLES: list[str] = []
 
 # Optional or slow to import: only where they are used, inside functions, and not in the lower rows.
-HEAVY = {
-    "matplotlib",
-    "scipy",
-    "sklearn",
-    "pandas",
-    "statsmodels",
-    "optuna",
-    "gymnasium",
-    "typer",
-    "rich",
+HEAVY = {"matplotlib", "scipy", "sklearn", "pandas", "statsmodels", "optuna", "gymnasium", "typer", "rich"}
+HEAVY |= {
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "sqlalchemy",
+    "alembic",
+    "jinja2",
+    "PIL",
+    "psycopg",
     "ray",
     "dask",
 }
@@ -54,6 +55,7 @@ DOORS = {
     "recommend": {"scipy", "pandas"},
     "control": {"gymnasium"},
     "cli": {"typer"},
+    "serve": {"fastapi", "starlette", "sqlalchemy", "alembic", "jinja2"},
 }
 
 SOURCE = Path(__file__).parents[1] / "src"

@@ -23,7 +23,10 @@ def test_a_picture_is_an_element_that_fetches_and_runs_nothing() -> None:
     svg = drawn()
     root = ElementTree.fromstring(svg)
     assert root.tag == "svg"
-    assert set(root.attrib) == {"viewBox", "role"}
+    assert set(root.attrib) == {"viewBox", "role", "stroke-linejoin", "stroke-linecap"}
+    # A page whose policy forbids inline styles shows it all the same.
+    assert not list(root.iter("style"))
+    assert not any("style" in element.attrib for element in root.iter())
     references = re.findall(r'href="([^"]*)"|url\(([^)]*)\)', svg)
     assert references
     assert all("".join(one).startswith("#") for one in references)

@@ -22,7 +22,7 @@ from bayesdrop.predict.sampler import unwrapped
 from bayesdrop.randomness import random_state_kept
 from bayesdrop.trace import Site, StochasticModule, Subject, probe, randomness_of, recorded, script_sites
 
-__all__ = ["Audit", "audit", "audit_target"]
+__all__ = ["Audit", "audit", "audit_target", "built_from"]
 
 _UNSEEN = "functional call, seen only with x"
 _NOT_REACHED = "not reached"
@@ -278,10 +278,7 @@ def audit_target(target: str, *, directory: Path | None = None) -> Audit:
         ValueError: there is no such module or attribute, or the function fails.
         TypeError: `target` names no function, or one that does not return a model.
     """
-    name, colon, attribute = target.partition(":")
-    if not (name and colon and attribute):
-        raise ValueError(must("audit", "target", "'package.module:function'", target))
-    made = _built(target, _attribute(target, _imported(target, name, directory), attribute))
+    made = built_from(target, directory=directory)
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
         return audit(made[0], made[1])
     if not isinstance(made, nn.Module):
@@ -290,40 +287,60 @@ def audit_target(target: str, *, directory: Path | None = None) -> Audit:
     return audit(made)
 
 
-def _imported(target: str, name: str, directory: Path | None) -> ModuleType:
+def built_from(target: str, *, directory: Path | None = None, owner: str = "audit") -> Any:
+    """What a function that is named on the command line returns.
+
+    Args:
+        target: "package.module:function"; a module class, or a model, works too.
+        directory: where the package is looked for first; the current directory if None.
+        owner: the command, for errors.
+
+    Raises:
+        ValueError: there is no such module or attribute, or the function fails.
+        TypeError: `target` names no function.
+    """
+    name, colon, attribute = target.partition(":")
+    if not (name and colon and attribute):
+        raise ValueError(must(owner, "target", "'package.module:function'", target))
+    module = _imported(target, name, directory, owner)
+    return _built(target, _attribute(target, module, attribute, owner), owner)
+
+
+def _imported(target: str, name: str, directory: Path | None, owner: str) -> ModuleType:
     where = str((directory or Path.cwd()).resolve())
     sys.path.insert(0, where)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            looked = f"in {where} or where Python looks"
             raise ValueError(
-                f"audit: there is no module {error.name!r}, in {where} or where Python looks; got {target!r}."
+                f"{owner}: there is no module {error.name!r}, {looked}; got {target!r}."
             ) from error
-        raise ValueError(f"audit: importing {name!r} failed: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{owner}: importing {name!r} failed: {type(error).__name__}: {error}") from error
     except Exception as error:
-        raise ValueError(f"audit: importing {name!r} failed: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{owner}: importing {name!r} failed: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(where)
 
 
-def _attribute(target: str, module: ModuleType, attribute: str) -> Any:
+def _attribute(target: str, module: ModuleType, attribute: str, owner: str) -> Any:
     value: Any = module
     for part in attribute.split("."):
         if not hasattr(value, part):
             names = [n for n in vars(value) if not n.startswith("_") and callable(getattr(value, n, None))]
             hint = f"There are: {', '.join(names[:10])}." if names else "It has nothing that can be called."
-            raise ValueError(must("audit", "target", f"something that {module.__name__} has", target, hint))
+            raise ValueError(must(owner, "target", f"something that {module.__name__} has", target, hint))
         value = getattr(value, part)
     return value
 
 
-def _built(target: str, value: Any) -> Any:
+def _built(target: str, value: Any, owner: str) -> Any:
     if isinstance(value, nn.Module):
         return value
     if not callable(value):
-        raise TypeError(must("audit", "target", "a function", f"{target}, a {type(value).__name__}"))
+        raise TypeError(must(owner, "target", "a function", f"{target}, a {type(value).__name__}"))
     try:
         return value()
     except Exception as error:
-        raise ValueError(f"audit: {target} failed: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{owner}: {target} failed: {type(error).__name__}: {error}") from error

@@ -49,7 +49,7 @@ tr.this td { font-weight: 700; }
 .pictures { grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); }
 figure { margin: 0.6rem 0 0; min-width: 0; } figcaption { font-weight: 600; font-size: 0.95rem; }
 figure svg { width: 100%; max-width: 34rem; height: auto; display: block; }
-svg text { fill: currentColor; font-family: system-ui, sans-serif; }
+svg { fill: currentColor; } svg text { font-family: system-ui, sans-serif; }
 @media print {
   :root { color-scheme: light; --ink: #000; --muted: #444; --line: #bbb; --back: #fff; --box: #fff; }
   :root { --shade: 0, 114, 178; }

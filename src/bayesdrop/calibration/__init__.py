@@ -1,5 +1,6 @@
 """Calibrated probabilities, prediction sets and intervals, fitted on a calibration set."""
 
+from bayesdrop.calibration.adaptive import AdaptiveConformal, AdaptiveThreshold
 from bayesdrop.calibration.classes import ConformalClassifier, PredictionSets
 from bayesdrop.calibration.levels import QuantileRecalibration
 from bayesdrop.calibration.numbers import ConformalRegressor
@@ -7,6 +8,8 @@ from bayesdrop.calibration.rank import CoverageLaw, conformal_quantile, coverage
 from bayesdrop.calibration.temperature import TemperatureScaling
 
 __all__ = [
+    "AdaptiveConformal",
+    "AdaptiveThreshold",
     "ConformalClassifier",
     "ConformalRegressor",
     "CoverageLaw",

@@ -81,25 +81,51 @@ class ConformalRegressor(Calibrator):
 
         Returns: itself.
         """
-        owner = "ConformalRegressor.fit"
-        lower, upper, width = self._band(owner, prediction)
-        target = check_targets(owner, prediction, y)
-        scores = torch.maximum(lower - target, target - upper) / width
-        if self.joint:
-            scores = scores.reshape(len(scores), -1).amax(1)
+        scores = self._scores("ConformalRegressor.fit", prediction, y)
         self._threshold = conformal_quantile(scores, self.level)
         self._num_calibration = len(scores)
         return self
 
+    def scores(self, prediction: Prediction, y: Tensor) -> Tensor:
+        """How far targets are from predictions, as the table above says; nothing is fitted.
+
+        Args:
+            prediction: of numbers, mean (N, D).
+            y: (N, D) targets.
+
+        Returns: (N, D), or (N,) if `joint`: the largest of a row.
+        """
+        return self._scores("ConformalRegressor.scores", prediction, y)
+
+    def _scores(self, owner: str, prediction: Prediction, y: Tensor) -> Tensor:
+        lower, upper, width = self._band(owner, prediction)
+        target = check_targets(owner, prediction, y)
+        scores = torch.maximum(lower - target, target - upper) / width
+        return scores.reshape(len(scores), -1).amax(1) if self.joint else scores
+
     def intervals(self, prediction: Prediction) -> tuple[Tensor, Tensor]:
         """Lower and upper ends, each of the shape of the prediction's mean."""
         self.must_be_fitted("intervals")
-        owner = "ConformalRegressor.intervals"
+        return self._around("ConformalRegressor.intervals", prediction, self.threshold.unsqueeze(0))
+
+    def intervals_at(self, prediction: Prediction, threshold: Tensor) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends at thresholds from elsewhere, as one that moves with time; nothing is fitted.
+
+        Args:
+            prediction: of numbers, mean (N, D).
+            threshold: (N, D), or (N,) if `joint`.
+        """
+        return self._around("ConformalRegressor.intervals_at", prediction, threshold)
+
+    def _around(self, owner: str, prediction: Prediction, threshold: Tensor) -> tuple[Tensor, Tensor]:
+        """The intervals at thresholds (N or 1, D), or (N or 1,) if `joint`."""
         lower, upper, width = self._band(owner, prediction)
-        if self.threshold.dim() and self.threshold.shape != prediction.mean.shape[1:]:
-            want = f"of outputs {tuple(self.threshold.shape)}, as the calibration set's"
+        places = () if self.joint else tuple(prediction.mean.shape[1:])
+        if tuple(threshold.shape[1:]) != places or threshold.shape[0] not in (1, len(lower)):
+            want = f"of outputs {tuple(threshold.shape[1:])}, as the calibration set's"
             raise ValueError(must(owner, "prediction", want, tuple(prediction.mean.shape[1:])))
-        low, high = lower - self.threshold * width, upper + self.threshold * width
+        threshold = threshold.reshape(-1, *[1] * (lower.dim() - 1)) if self.joint else threshold
+        low, high = lower - threshold * width, upper + threshold * width
         # A negative threshold may reverse the ends of a narrow interval: both are then its middle.
         middle = (lower + upper) / 2
         crossed = low > high

@@ -27,14 +27,17 @@ from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.fit import fit_tables, grow
 from bayesdrop.stacked.mixture import Mixture
 from bayesdrop.stacked.out_of_fold import out_of_fold
+from bayesdrop.stacked.prepared import PreparedMixture
 from bayesdrop.stacked.recipe import PRESETS, Candidate, FitRecipe, preset_recipe
 from bayesdrop.stacked.settings import NoiseModel, Settings
 from bayesdrop.stacked.table import TrainingTable
 
-__all__ = ["DropoutEstimator"]
+__all__ = ["DropoutEstimator", "PreparedEstimator"]
 
 #: numbers of draws that are held at a time
 _ROWS_AT_A_TIME = 2**22
+#: bytes of the weights of draws that are held
+_MOST_HELD = 2**28
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -335,12 +338,21 @@ class DropoutEstimator(BaseEstimator):
         """
         x, mixture = self._checked(X), self.mixture_
         draws = mixture.num_draws if num_draws is None else num_draws
-        outputs = mixture.components[0].network.widths[-1] + 1
-        rows = max(1, _ROWS_AT_A_TIME // (draws * outputs))
+        rows = _rows_at_a_time(mixture, draws)
         if blocks:
             x, rows = filled(x), max(1, rows // BLOCK_ROWS) * BLOCK_ROWS
         for start in range(0, len(x), rows):
             yield mixture.predict(x[start : start + rows], num_draws, seed, BLOCK_ROWS if blocks else None)
+
+    def prepared(self, *, num_draws: int | None = None, seed: int = 0) -> PreparedEstimator:
+        """For many predictions with the same draws: what does not depend on the rows is made once.
+
+        Args:
+            num_draws: T of all networks together; the recipe's if None.
+            seed: of the draws.
+        """
+        check_is_fitted(self)
+        return PreparedEstimator(self.mixture_, num_draws, seed)
 
     # files
 
@@ -361,6 +373,39 @@ class DropoutEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mixture_")
+
+
+class PreparedEstimator:
+    """A fitted estimator's draws, held for many predictions; made by `DropoutEstimator.prepared`.
+
+    Draws whose weights would take more than 256 MB are made anew in every call.
+
+    Args:
+        mixture: the networks.
+        num_draws: T; the mixture's own if None.
+        seed: of the draws.
+    """
+
+    def __init__(self, mixture: Mixture, num_draws: int | None, seed: int) -> None:
+        self.mixture_, self._seed = mixture, seed
+        self.num_draws = mixture.num_draws if num_draws is None else num_draws
+        held = PreparedMixture.bytes_needed(mixture, self.num_draws) <= _MOST_HELD
+        self._held = PreparedMixture(mixture, self.num_draws, seed) if held else None
+
+    def predictions(self, x: Array) -> Iterator[Prediction]:
+        """See `DropoutEstimator.predictions`; the rows are (N, K) finite numbers and not checked again."""
+        rows = _rows_at_a_time(self.mixture_, self.num_draws)
+        for start in range(0, len(x), rows):
+            part = x[start : start + rows]
+            if self._held is None:
+                yield self.mixture_.predict(part, self.num_draws, self._seed)
+            else:
+                yield self._held.predict(part)
+
+
+def _rows_at_a_time(mixture: Mixture, num_draws: int) -> int:
+    outputs = mixture.components[0].network.widths[-1] + 1
+    return max(1, _ROWS_AT_A_TIME // (num_draws * outputs))
 
 
 def _joblib_engine() -> Engine | None:

@@ -9,6 +9,7 @@ from bayesdrop.plots.figure import check_picture_path, figure_bytes, inline_svg,
 from bayesdrop.plots.images import plot_image_grid, plot_images
 from bayesdrop.plots.outside import plot_roc, plot_score_histograms
 from bayesdrop.plots.parts import plot_uncertainty_parts
+from bayesdrop.plots.promises import binomial_band, plot_promise
 from bayesdrop.plots.rates import plot_rates
 from bayesdrop.plots.relaxed import plot_relaxed_mask
 from bayesdrop.plots.residuals import plot_intervals, plot_predicted, plot_residuals
@@ -19,6 +20,7 @@ from bayesdrop.plots.style import COLORS, finish_axes
 
 __all__ = [
     "COLORS",
+    "binomial_band",
     "check_picture_path",
     "figure_bytes",
     "finish_axes",
@@ -36,6 +38,7 @@ __all__ = [
     "plot_intervals",
     "plot_points",
     "plot_predicted",
+    "plot_promise",
     "plot_rates",
     "plot_relaxed_mask",
     "plot_reliability",

@@ -100,7 +100,8 @@ def inline_svg(figure: Any) -> str:
 
     Its texts stay texts, in the page's font; it has no background, and what is black in the figure has the
     page's own colour (`currentColor`), so that it can be read on a dark page too. Greys of the library's own
-    pictures become `var(--muted)` and `var(--line)`. Nothing in it is fetched or run.
+    pictures become `var(--muted)` and `var(--line)`. Nothing in it is fetched or run, and it has no styles,
+    only attributes: a page whose policy allows no inline styles shows it as it is.
 
     Args:
         figure: a matplotlib Figure.
@@ -114,7 +115,8 @@ def inline_svg(figure: Any) -> str:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue().decode("utf-8")
-    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
+    without = r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>"
+    text = re.sub(without, "", text[text.index("<svg") :], flags=re.DOTALL)
     return re.sub(r">\s+<", "><", re.sub(r"<[^<>]*>", _page_tag, text)).strip()
 
 
@@ -132,11 +134,20 @@ def _page_tag(match: re.Match[str]) -> str:
     tag = match.group()
     if tag.startswith("<svg"):
         shape = re.search(r'viewBox="[^"]*"', tag)
-        return f'<svg {shape.group()} role="img">' if shape else "<svg>"
+        drawn = 'stroke-linejoin="round" stroke-linecap="butt" role="img"'
+        return f"<svg {shape.group()} {drawn}>" if shape else f"<svg {drawn}>"
     tag = re.sub(r'^<g id="[^"]*"', "<g", tag).replace("xlink:href", "href")
     tag = re.sub(r"(\.\d\d)\d+", r"\1", tag)
     tag = re.sub(r"#[0-9a-f]{6}\b", lambda color: _PAGE_COLORS.get(color.group(), color.group()), tag)
-    return re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", tag)
+    tag = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", tag)
+    return re.sub(r' style="([^"]*)"', lambda style: _attributes(style.group(1)), tag)
+
+
+def _attributes(style: str) -> str:
+    """Declarations of a style as attributes of the same names; the font is the page's."""
+    pairs = (part.partition(":") for part in style.split(";") if part.strip())
+    named = ((name.strip(), value.strip()) for name, _, value in pairs)
+    return "".join(f' {name}="{value}"' for name, value in named if name != "font-family")
 
 
 def _with_palette(png: bytes, colors: int) -> bytes:

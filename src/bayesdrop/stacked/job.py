@@ -128,6 +128,11 @@ class Trained:
     stds: list[Tensor | None] = field(default_factory=list)
     bias_stds: list[Tensor | None] = field(default_factory=list)
 
+    @property
+    def log_variance(self) -> Tensor | None:
+        """(D,) log variance of Gaussian noise; None for other noise models."""
+        return None if self.log_noise_std is None else 2 * self.log_noise_std
+
     def with_noise(self, log_noise_std: Tensor) -> Trained:
         """The same network with another noise."""
         return replace(self, log_noise_std=log_noise_std)

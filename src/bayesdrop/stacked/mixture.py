@@ -108,7 +108,7 @@ class Mixture:
             block: rows that are multiplied at a time, see `bayesdrop.blocks`; N if None.
         """
         total = self.num_draws if num_draws is None else num_draws
-        counts = self._counts(total)
+        counts = self.counts(total)
         inputs = {name: encoder(x) for name, encoder in self.encoders.items()}
         scales = self.log_scales(total, seed)
         done = 0
@@ -121,22 +121,27 @@ class Mixture:
                 seed=seed + 7919 * place,
                 block=block,
             ):
-                value = self.in_units(component.network, output)
+                value = self.in_units(output, component.network.log_variance)
                 if scales is not None:
                     value[..., value.shape[-1] // 2 :] += scales[done : done + len(output)].unsqueeze(1)
                 done += len(output)
                 yield value
 
-    def in_units(self, network: Trained, output: Tensor) -> Tensor:
-        """Outputs of a network in the target's units, as `likelihood` reads them, in double precision."""
+    def in_units(self, output: Tensor, log_variance: Tensor | None) -> Tensor:
+        """Outputs of a network in the target's units, as `likelihood` reads them, in double precision.
+
+        Args:
+            output: (..., outputs).
+            log_variance: of the noise, for networks that have one noise for all rows; else None.
+        """
         value = output.to(torch.float64)
         if self.target is None:
             return value
         if isinstance(self.likelihood, Gaussian):
             return self.target.outputs(value, heteroscedastic=False)
-        level = network.log_noise_std
-        both = value if level is None else torch.cat([value, (2 * level).double().expand_as(value)], -1)
-        return self.target.outputs(both, heteroscedastic=True)
+        if log_variance is not None:
+            value = torch.cat([value, log_variance.double().expand_as(value)], -1)
+        return self.target.outputs(value, heteroscedastic=True)
 
     def log_scales(self, total: int, seed: int) -> Tensor | None:
         """(T, D) log of the squared noise scale of every draw, for Student's t; None for a Gaussian."""
@@ -147,7 +152,7 @@ class Mixture:
         columns = [quantiles[torch.randperm(total, generator=generator)] for _ in self.target.mean]
         return torch.stack(columns, 1)
 
-    def _counts(self, total: int) -> list[int]:
+    def counts(self, total: int) -> list[int]:
         """Draws of every network: equal but for a remainder, which goes to the first ones."""
         size = len(self.components)
         return [total // size + (place < total % size) for place in range(size)]
@@ -198,7 +203,9 @@ class Mixture:
             if self.target is None:
                 means.append(expected(output, self.noise, output.shape[-1]))
             else:
-                means.append(self.likelihood.moments(self.in_units(component.network, output))[0])
+                means.append(
+                    self.likelihood.moments(self.in_units(output, component.network.log_variance))[0]
+                )
         return torch.stack(means).mean(0)
 
     def rates(self) -> list[list[float]]:

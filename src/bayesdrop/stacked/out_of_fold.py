@@ -95,7 +95,7 @@ def _draws(mixture: Mixture, x: Array, rows: Places, held: list[Places], count: 
         output = torch.cat(
             list(draw_outputs(component.network, inputs, num_draws=each, seed=component.network.seed))
         )
-        value = mixture.in_units(component.network, output)
+        value = mixture.in_units(output, component.network.log_variance)
         # Rows stand at their own place among the draws: the networks that held them out differ.
         draws = torch.from_numpy(filled[here][None] * each + np.arange(each)[:, None])
         if scales is not None:

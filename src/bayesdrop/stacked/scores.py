@@ -17,7 +17,7 @@ from bayesdrop.noise.samplers import NormalNoise
 from bayesdrop.stacked.heads import apply_activation, expected, make_head
 from bayesdrop.stacked.job import Trained, export
 
-__all__ = ["Scores", "draw_outputs", "m_step", "mean_weight_outputs", "noise_mode", "score"]
+__all__ = ["Scores", "draw_outputs", "drawn_weights", "m_step", "mean_weight_outputs", "noise_mode", "score"]
 
 #: numbers of one layer's activations that are held at a time
 _CHUNK = 2**21
@@ -52,7 +52,7 @@ def draw_outputs(
     for first in range(0, num_draws, size):
         count = min(size, num_draws - first)
         drawn = {
-            place: _drawn(layer, str(place), source, first, count)
+            place: drawn_weights(layer, str(place), source, first, count)
             for (place, layer), noisy in zip(layers, random, strict=True)
             if noisy and isinstance(layer, StochasticLayer)
         }
@@ -80,7 +80,7 @@ def _passed(
 
 
 @torch.no_grad()
-def _drawn(
+def drawn_weights(
     layer: StochasticLayer, path: str, source: NoiseSource, first: int, count: int
 ) -> tuple[Tensor, Tensor]:
     """Weights (C, K_out, K_in) and biases, (K_out,) or (C, 1, K_out), of some draws of an exported layer."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.errors import must, whole_number
-from bayesdrop.tables.cells import Array, as_labels, as_numbers, is_truth, missing_cells
+from bayesdrop.tables.cells import Array, Flags, as_labels, as_numbers, is_truth, missing_cells
 from bayesdrop.tables.deferral import SCORES, Rule, cross_checked, ranked
 from bayesdrop.tables.habits import Habits
 from bayesdrop.tables.judge import Judged, judge, judge_out_of_fold, measures
@@ -24,7 +24,7 @@ from bayesdrop.tables.spelling import PLAIN
 from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
 from bayesdrop.tables.written import counted
 
-__all__ = ["FitOptions", "FittedTable", "fit_table", "targets_of"]
+__all__ = ["FitOptions", "FittedTable", "fit_table", "split_rows", "targets_of"]
 
 _LEAST_ROWS = 10
 #: of rows that are kept from a fit whose networks see all others
@@ -131,6 +131,7 @@ def fit_table(
     say: Callable[[str], None] = lambda line: None,
     show: Callable[[Schema], None] | None = None,
     progress: bool = False,
+    hold: Flags | None = None,
 ) -> FittedTable:
     """Fit a table: learn columns and networks, try them on rows they have not seen, find thresholds.
 
@@ -140,15 +141,23 @@ def fit_table(
         say: is told every choice, a line each.
         show: is given the schema before training; if None, `say` is told a line a column.
         progress: show bars.
+        hold: (N,) which rows the fit does not see; a random share of them if None. A row whose class no
+            other row has is fitted all the same.
     """
     rows = len(frame)
+    if hold is not None:
+        if hold.shape != (rows,):
+            raise ValueError(must("fit_table", "hold", f"of shape ({rows},)", hold.shape))
+        hold = hold[~missing_cells(frame[options.target], options.marks)]
     frame, y, schema = _with_target(frame, options, say)
     rule = options.rule.for_task(schema.task)
     groups = _groups_of(frame, options)
     share = _held_share(options, schema.task, len(y))
     fitted, held = np.arange(len(y)), np.empty(0, dtype=np.int64)
-    if share is not None:
-        fitted, held = _split(y, share, options.seed, schema.task, groups)
+    if hold is not None:
+        fitted, held = _learnable(y, np.flatnonzero(~hold), np.flatnonzero(hold), schema.task, groups)
+    elif share is not None:
+        fitted, held = split_rows(y, share, options.seed, schema.task, groups)
     schema = _learned(frame, options, schema, fitted)
     if show is not None:
         show(schema)
@@ -169,8 +178,9 @@ def fit_table(
     estimator = _fitted(inputs.x, y[fitted], schema, options, own, progress=progress)
     taken = _training_rows(inputs.x, _places(y[fitted], schema), numbers[fitted], options)
     if share is None:
-        held, judged = judge_out_of_fold(estimator, _places(y, schema), level=options.level)
-        held_frame, tried = frame.iloc[held], Prepared(inputs.x[held], Reasons(len(held)))
+        places, judged = judge_out_of_fold(estimator, _places(y[fitted], schema), level=options.level)
+        held = fitted[places]
+        held_frame, tried = frame.iloc[held], Prepared(inputs.x[places], Reasons(len(held)))
     else:
         judged = judge(estimator, tried.x, _places(y[held], schema), level=options.level)
         prepare.add_far_numbers(tried, estimator)
@@ -190,6 +200,7 @@ def fit_table(
         "rows_without_target": rows - with_target,
         "rows_fitted": len(fitted),
         "rows_held_out": len(held),
+        "held_out_share": share,
         "refitted_to_all_rows": options.refit,
         "out_of_fold": share is None,
         "groups": options.groups,
@@ -329,10 +340,18 @@ def _learned(
     return replace(schema, columns=columns)
 
 
-def _split(
+def split_rows(
     y: NDArray[Any], share: float, seed: int, task: Task, groups: NDArray[np.int64] | None = None
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Rows to fit and rows to hold out, at random; every class keeps a row to learn it from."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places of rows to fit and of rows to hold out, at random; every class keeps a row to learn it from.
+
+    Args:
+        y: (N,) targets.
+        share: of rows to hold out.
+        seed: of the choice.
+        task: regression or classification.
+        groups: (N,) numbers of groups that stay together, if any.
+    """
     count = min(max(2, round(share * len(y))), len(y) - 2)
     order = np.random.default_rng(seed).permutation(len(y))
     held, fitted = order[:count], order[count:]
@@ -344,6 +363,17 @@ def _split(
         most = max(1, min(int((total <= count).sum()), len(names) - 1))
         apart = np.isin(groups, names[:most])
         held, fitted = np.flatnonzero(apart), np.flatnonzero(~apart)
+    return _learnable(y, fitted, held, task, groups)
+
+
+def _learnable(
+    y: NDArray[Any],
+    fitted: NDArray[np.int64],
+    held: NDArray[np.int64],
+    task: Task,
+    groups: NDArray[np.int64] | None,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows in their order; a class that is held out alone is fitted."""
     if task == "classification":
         alone = ~np.isin(y[held].astype(str), np.unique(y[fitted].astype(str)))
         if groups is not None:

@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesdrop.progress import progress_bar
+from bayesdrop.tables.cells import Flags
 from bayesdrop.tables.deferral import Deferral, Rule, finite_rows, ranked
 from bayesdrop.tables.judge import scores_of
 from bayesdrop.tables.model import TableModel
+from bayesdrop.tables.prepare import Prepared
 from bayesdrop.tables.reading import TableFile
 from bayesdrop.tables.writing import check_output, table_writer
 from bayesdrop.tables.written import counted
 
-__all__ = ["Scored", "predict_frame", "prediction_names", "score_file"]
+__all__ = ["Scored", "predict_frame", "predict_prepared", "prediction_names", "score_file"]
 
 
 @dataclass
@@ -90,12 +92,37 @@ def predict_frame(
             bit, on the rows beside it; a few rows then take as long as 960.
     """
     model.schema.check_names(list(frame.columns), owner)
-    names = prediction_names(model)
     prepared = model.prepare(frame, owner)
-    if not len(frame):
-        kinds: dict[str, Any] = {"defer": bool, "reason": object, "label": object}
-        return {name: np.empty(0, dtype=kinds.get(name, np.float64)) for name in names}
     drawing: dict[str, Any] = {"num_draws": num_draws, "seed": seed, "blocks": blocks}
+    return predict_prepared(model, prepared, level=level, deferral=deferral, scored=scored, **drawing)[0]
+
+
+def predict_prepared(
+    model: TableModel,
+    prepared: Prepared,
+    *,
+    level: float | None = None,
+    deferral: Deferral | None = None,
+    scored: Scored | None = None,
+    **drawing: Any,
+) -> tuple[dict[str, NDArray[Any]], Flags]:
+    """`predict_frame` of rows that the model's preparer has made ready, and which rows lie outside.
+
+    Reasons are added to the prepared rows.
+
+    Args:
+        model: fitted.
+        prepared: rows.
+        level: coverage of the intervals; the model's own if None.
+        deferral: which rows go to a person; the model's own rule if None.
+        scored: is told what was met.
+        drawing: options of `estimator.predictions`: `num_draws`, `seed`, `blocks`.
+    """
+    names = prediction_names(model)
+    if not len(prepared.x):
+        kinds: dict[str, Any] = {"defer": bool, "reason": object, "label": object}
+        empty = {name: np.empty(0, dtype=kinds.get(name, np.float64)) for name in names}
+        return empty, np.zeros(0, dtype=bool)
     intervals = model.intervals(level) if model.root else None
     found: dict[str, NDArray[Any]] = scores_of(model.estimator, prepared.x, intervals=intervals, **drawing)
     deferral = model.deferral() if deferral is None else deferral
@@ -111,12 +138,12 @@ def predict_frame(
         found["label"] = classes[found["probs"].argmax(1)]
         found |= {f"p_{label}": found["probs"][:, place] for place, label in enumerate(classes)}
     if scored is not None:
-        scored.rows += len(frame)
+        scored.rows += len(prepared.x)
         scored.deferred += int(found["defer"].sum())
         scored.outside += int(outside.sum())
         scored.unseen += prepared.unseen
         scored.filled += prepared.filled
-    return {name: found[name] for name in names}
+    return {name: found[name] for name in names}, outside
 
 
 def score_file(

@@ -1,0 +1,1 @@
+"""Routes: the protocols that a server speaks, one file each."""
