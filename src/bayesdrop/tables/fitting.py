@@ -153,11 +153,10 @@ def fit_table(
     rule = options.rule.for_task(schema.task)
     groups = _groups_of(frame, options)
     share = _held_share(options, schema.task, len(y))
-    fitted, held = np.arange(len(y)), np.empty(0, dtype=np.int64)
     if hold is not None:
         fitted, held = _learnable(y, np.flatnonzero(~hold), np.flatnonzero(hold), schema.task, groups)
-    elif share is not None:
-        fitted, held = split_rows(y, share, options.seed, schema.task, groups)
+    else:
+        fitted, held = split_rows(y, share or 0.0, options.seed, schema.task, groups)
     schema = _learned(frame, options, schema, fitted)
     if show is not None:
         show(schema)
@@ -347,11 +346,13 @@ def split_rows(
 
     Args:
         y: (N,) targets.
-        share: of rows to hold out.
+        share: of rows to hold out; 0 for none.
         seed: of the choice.
         task: regression or classification.
         groups: (N,) numbers of groups that stay together, if any.
     """
+    if not share:
+        return np.arange(len(y)), np.empty(0, dtype=np.int64)
     count = min(max(2, round(share * len(y))), len(y) - 2)
     order = np.random.default_rng(seed).permutation(len(y))
     held, fitted = order[:count], order[count:]
