@@ -145,10 +145,7 @@ def fit_table(
             other row has is fitted all the same.
     """
     rows = len(frame)
-    if hold is not None:
-        if hold.shape != (rows,):
-            raise ValueError(must("fit_table", "hold", f"of shape ({rows},)", hold.shape))
-        hold = hold[~missing_cells(frame[options.target], options.marks)]
+    hold = _checked_hold(hold, frame, options)
     frame, y, schema = _with_target(frame, options, say)
     rule = options.rule.for_task(schema.task)
     groups = _groups_of(frame, options)
@@ -216,6 +213,16 @@ def fit_table(
     model = TableModel(schema, estimator, held_out, options.level, rule, about, few)
     measured = replace(model, schema=first[0], estimator=first[1], rows=None) if options.refit else None
     return FittedTable(model, judged, held_frame, taken, measured, numbers[held])
+
+
+def _checked_hold(hold: Flags | None, frame: Any, options: FitOptions) -> Flags | None:
+    """Which of the rows with a target the fit does not see."""
+    if hold is None:
+        return None
+    if hold.shape != (len(frame),):
+        raise ValueError(must("fit_table", "hold", f"of shape ({len(frame)},)", hold.shape))
+    with_target: Flags = hold[~missing_cells(frame[options.target], options.marks)]
+    return with_target
 
 
 def _held_share(options: FitOptions, task: Task, rows: int) -> float | None:
