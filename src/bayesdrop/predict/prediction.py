@@ -470,9 +470,7 @@ def frozen_copy(likelihood: Likelihood | None) -> Likelihood | None:
     return copy.deepcopy(likelihood).requires_grad_(False).eval().cpu()
 
 
-def _crossing(
-    rising: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor
-) -> tuple[Tensor, Tensor]:
+def _crossing(rising: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Close ends around the points where functions that rise from `lower` to `upper` reach zero.
 
     Chandrupatla's method, element by element: inverse quadratic interpolation where three values fit one, and
