@@ -63,7 +63,7 @@ def natures_of(y: Array) -> list[Warp]:
     scale = float(np.median(np.abs(y - centre))) / 3
     scale = max(scale, 0.5 if whole else 1e-3 * spread)
     # A map that grows fast must end somewhere.
-    ends = {"low": max(plain.low, least - margin), "high": most + margin}
+    ends = {"low": 0.0 if least >= 0 else least - margin, "high": most + margin}
     return [plain, Warp("asinh", centre, scale, whole=whole, **ends)]
 
 
