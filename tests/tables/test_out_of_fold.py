@@ -113,6 +113,17 @@ def test_baselines_do_not_see_the_rows_that_they_are_scored_on() -> None:
 # groups
 
 
+def test_baselines_are_scored_on_groups_that_they_have_not_seen() -> None:
+    source = np.random.default_rng(0)
+    group = np.repeat(np.arange(20), 5)
+    # A column that names the group, and a target that is the group's own: trees would know it by heart.
+    x, y = group[:, None] + 0.0, source.normal(size=20)[group]
+    rows = TrainingRows(x, y, np.arange(1.0, 101), 100)
+    asked: dict[str, Any] = {"classes": 0, "standardise": lambda part: part, "numbers": rows.numbers}
+    alone, together = (fit_baselines(rows, x, y, groups=own, **asked)[2] for own in (None, group))
+    assert together.measures["rmse"] > 1.2 * alone.measures["rmse"]
+
+
 def test_groups_are_no_input_and_are_held_out_together() -> None:
     found = fit_table(houses(), FitOptions("price", estimator=SMALL, groups="shop"))
     assert [column.name for column in found.model.schema.used] == ["size"]

@@ -196,11 +196,11 @@ class WarpedGaussian(NumberLikelihood):
     def _cell_moments(self, output: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Those of whole numbers, summed up where these are few; where they are many, cells do not matter."""
         first, last = self.quantile(output, _TAIL), self.quantile(output, 1 - _TAIL)
-        total, squares = torch.zeros_like(mean), torch.zeros_like(mean)
-        for step in range(_FEW):
-            # E y = a + sum P(y > a + j), and E (y - a)^2 = sum (2 j + 1) P(y > a + j), for y from a on.
-            above = 1 - self.cdf(output, first + step)
-            total, squares = total + above, squares + (2 * step + 1) * above
+        steps = torch.arange(_FEW, dtype=mean.dtype, device=mean.device)
+        # E y = a + sum P(y > a + j), and E (y - a)^2 = sum (2 j + 1) P(y > a + j), for y from a on.
+        place, log_variance = (part.unsqueeze(-1) for part in self.split(output))
+        above = 1 - self._below(place, log_variance, first.unsqueeze(-1) + steps)
+        total, squares = above.sum(-1), ((2 * steps + 1) * above).sum(-1)
         few = last - first < _FEW
         exact = (squares - total.square()).clamp_min(0)
         return torch.where(few, first + total, mean), torch.where(few, exact, variance)
@@ -214,6 +214,9 @@ class WarpedGaussian(NumberLikelihood):
     def cdf(self, output: Tensor, value: Tensor) -> Tensor:
         """P(y <= value), element by element."""
         mean, log_variance = self.split(output)
+        return self._below(mean, log_variance, value)
+
+    def _below(self, mean: Tensor, log_variance: Tensor, value: Tensor) -> Tensor:
         warp = self.warp
         edge = value.floor() + 0.5 if warp.whole else value
         below = torch.special.ndtr((warp(edge) - mean) / (0.5 * log_variance).exp())

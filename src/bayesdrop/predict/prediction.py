@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,9 @@ from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob, nor
 from bayesdrop.predict.statistics import ClassStatistics, DrawStatistics, Statistics, draw_covariance
 
 __all__ = ["Prediction", "frozen_copy"]
+
+#: steps towards a quantile, at most; a dozen are usual
+_MOST_STEPS = 90
 
 
 @dataclass(frozen=True)
@@ -284,7 +287,7 @@ class Prediction:
         """Quantiles of the predictive distribution, output by output.
 
         With a likelihood of numbers, as `Gaussian` or `Laplace`, the quantiles of the mixture of its T
-        distributions, by bisection of the distribution function; without a likelihood, those of the draws.
+        distributions, from its distribution function; without a likelihood, those of the draws.
 
         Args:
             q: one level or several, each in (0, 1).
@@ -467,8 +470,43 @@ def frozen_copy(likelihood: Likelihood | None) -> Likelihood | None:
     return copy.deepcopy(likelihood).requires_grad_(False).eval().cpu()
 
 
+def _crossing(rising: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Close ends around the points where functions that rise from `lower` to `upper` reach zero.
+
+    Chandrupatla's method, element by element: inverse quadratic interpolation where three values fit one, and
+    halves elsewhere. Where a function jumps over zero, the ends lie on both sides of the jump.
+
+    Reference: Chandrupatla (1997), Advances in Engineering Software 28.
+    """
+    a, b = lower, upper
+    at_a, at_b = rising(a), rising(b)
+    share = torch.full_like(a, 0.5)
+    small = 4e-16 * torch.maximum(a.abs(), b.abs()) + 1e-15 * (b - a).abs() + torch.finfo(a.dtype).tiny
+    for _ in range(_MOST_STEPS):
+        x = a + share * (b - a)
+        at_x = rising(x)
+        same = (at_x < 0) == (at_a < 0)
+        c, at_c = torch.where(same, a, b), torch.where(same, at_a, at_b)
+        b, at_b = torch.where(same, b, a), torch.where(same, at_b, at_a)
+        a, at_a = x, at_x
+        done = ((b - a).abs() <= 2 * small) | (at_a == 0)
+        if bool(done.all()):
+            break
+        place, height = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
+        fits = (height.square() < place) & ((1 - height).square() < 1 - place)
+        guess = at_a / (at_b - at_a) * at_c / (at_b - at_c)
+        guess = guess + (c - a) / (b - a) * at_a / (at_c - at_a) * at_b / (at_c - at_b)
+        # At least a little inside: a step that hits the end would never move the other.
+        least = (small / (b - a).abs()).clamp_max(0.5)
+        guess = torch.minimum(torch.maximum(guess, least), 1 - least)
+        share = torch.where(fits & guess.isfinite(), guess, 0.5)
+        # What is found stays where it is.
+        b, at_b = torch.where(at_a == 0, a, b), torch.where(at_a == 0, at_a, at_b)
+    return torch.minimum(a, b), torch.maximum(a, b)
+
+
 def _mixture_quantile(likelihood: NumberLikelihood, draws: Tensor, q: float) -> Tensor:
-    """The v with (1/T) sum_t P(y <= v | f_t) = q, by bisection, to the last bits of the dtype.
+    """The v with (1/T) sum_t P(y <= v | f_t) = q, to the last bits of the dtype.
 
     Args:
         likelihood: gives quantile and distribution function of y for every draw.
@@ -486,10 +524,6 @@ def _mixture_quantile(likelihood: NumberLikelihood, draws: Tensor, q: float) -> 
     lower, upper = ends.amin(0), ends.amax(0)
     # Where much of the probability is at one value, as at a bound, that may be the quantile.
     upper = torch.where(likelihood.cdf(draws, lower).mean(0) >= q, lower, upper)
-    for _ in range(60 if dtype == torch.float64 else 32):
-        middle = 0.5 * (lower + upper)
-        below = likelihood.cdf(draws, middle).mean(0) < q
-        lower = torch.where(below, middle, lower)
-        upper = torch.where(below, upper, middle)
+    lower, upper = _crossing(lambda value: likelihood.cdf(draws, value).mean(0) - q, lower, upper)
     value: Tensor = likelihood.settled(0.5 * (lower + upper))
     return value.to(dtype)

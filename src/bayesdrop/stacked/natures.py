@@ -6,8 +6,8 @@ take few values, which a density could follow into spikes. Such targets are fitt
 log density of those is a lower bound of the log-probability of the cell that the number came from, so that
 nothing is gained by spikes, and candidates are compared on one measure.
 
-Which map is taken is found by small networks that hold rows out: each map's density of the target, in the
-target's own units, at the rows that they have not seen.
+Which map is taken is found by small networks that hold rows out: the density of the target at the rows that
+they have not seen, in the target's own units, must grow by two standard errors, and errors must not.
 
 Reference: Theis, van den Oord & Bethge (2016), "A note on the evaluation of generative models", section 3.1.
 """
@@ -25,7 +25,7 @@ from torch import Tensor
 from bayesdrop.likelihoods.warped import Warp
 from bayesdrop.stacked.encode import Array, Encoder
 from bayesdrop.stacked.held_out import calibrate, held_out, mixture_log_prob
-from bayesdrop.stacked.job import Job
+from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.table import TrainingTable
 from bayesdrop.stacked.train import train
@@ -63,7 +63,7 @@ def natures_of(y: Array) -> list[Warp]:
     scale = float(np.median(np.abs(y - centre))) / 3
     scale = max(scale, 0.5 if whole else 1e-3 * spread)
     # A map that grows fast must end somewhere.
-    ends = {"low": max(plain.low, least - margin), "high": most + margin}
+    ends = {"low": 0.0 if least >= 0 else least - margin, "high": most + margin}
     return [plain, Warp("asinh", centre, scale, whole=whole, **ends)]
 
 
@@ -100,30 +100,49 @@ def with_natures(
         train([job for own in looks.values() for one in own for job in one.jobs], processes=processes)
     )
     for place, own in looks.items():
-        scores = []
-        for look in own:
-            networks = [next(trained) for _ in look.jobs]
-            parts = [
-                held_out(one, look.inputs, look.table.targets, rows, num_draws=16, seed=one.seed)
-                for one, rows in zip(networks, look.rows, strict=True)
-                if not one.diverged
-            ]
-            size = len(look.table.x)
-            if not parts:
-                scores.append(torch.full((size,), math.nan))
-                continue
-            change = calibrate(parts, size)
-            score = mixture_log_prob(parts, [change] * len(parts), size)
-            scores.append(score.double() + torch.from_numpy(look.table.log_units))
-        means = [float(score.nanmean()) for score in scores]
-        best = max(range(len(own)), key=lambda way: (not math.isnan(means[way]), means[way]))
-        gain = scores[best] - scores[0]
-        gain = gain[~gain.isnan()]
-        # The plain one stays where chance may have preferred the other.
-        if best and (len(gain) < 2 or float(gain.mean()) < float(gain.std()) / math.sqrt(len(gain))):
+        judged = [_judged(look, [next(trained) for _ in look.jobs]) for look in own]
+        scores = [one[~np.isnan(one[:, 0]), 0] for one in judged]
+        best = max(range(len(own)), key=lambda way: scores[way].mean() if len(scores[way]) else -math.inf)
+        if best and not _is_better(judged[best] - judged[0]):
             best = 0
         chosen[place] = replace(tables[place], warp=own[best].table.warp)
     return chosen
+
+
+def _judged(look: _Look, networks: Sequence[Trained]) -> Array:
+    """(n, 2) log densities of held-out rows, and minus their absolute errors, in the target's units.
+
+    NaN for rows that no network held out, and everywhere if one diverged.
+    """
+    table, size = look.table, len(look.table.x)
+    found = np.full((size, 2), np.nan)
+    if any(one.diverged for one in networks):
+        return found
+    parts = [
+        held_out(one, look.inputs, table.targets, rows, num_draws=16, seed=one.seed)
+        for one, rows in zip(networks, look.rows, strict=True)
+    ]
+    change = calibrate(parts, size)
+    found[:, 0] = mixture_log_prob(parts, [change] * len(parts), size).double().numpy() + table.log_units
+    assert table.target is not None
+    for part in parts:
+        middle = part.outputs[..., :1].mean(0).double().numpy() * table.target.scale + table.target.mean
+        said = table.warp.bounded(table.warp.inverse(torch.from_numpy(middle))).numpy()
+        found[part.rows, 1] = -np.abs(table.y[part.rows] - said)[:, 0]
+    return found
+
+
+def _is_better(gain: Array) -> bool:
+    """Whether densities gain by two standard errors, and errors do not grow.
+
+    Densities alone would take a map whose noise suits and whose shape does not: what is straight is bent by
+    it, and the ends of the table are far off.
+    """
+    known = gain[~np.isnan(gain).any(1)]
+    if len(known) < 2 * _PARTS:
+        return False
+    error = known[:, 0].std(ddof=1) / math.sqrt(len(known))
+    return bool(known[:, 0].mean() > 2 * error and known[:, 1].mean() >= 0)
 
 
 def _look(table: TrainingTable, warp: Warp) -> _Look:

@@ -248,8 +248,8 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     small = rows < 3000
     width = 128 if small else 192 if rows < 20_000 else 256
     # More than 32 of a handful of rows would only repeat them.
-    batch = 32 if rows <= 32 else 128 if rows < 20_000 else 256
-    steps = 900 if small else 2500 if rows < 20_000 else 9000
+    batch = 32 if rows <= 32 else 96 if small else 128 if rows < 20_000 else 256
+    steps = 700 if small else 2500 if rows < 20_000 else 9000
     epochs = max(1, min(250, round(steps * batch / rows)))
     common: dict[str, Any] = {"noise": noise, "batch_size": batch, "epochs": epochs, "check_every": epochs}
     common["lr"] = 3e-3

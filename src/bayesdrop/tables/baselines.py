@@ -54,6 +54,7 @@ def fit_baselines(
     classes: int,
     standardise: Callable[[Array], Array],
     numbers: Array | None = None,
+    groups: NDArray[np.int64] | None = None,
 ) -> list[Baseline]:
     """Fit every baseline to `rows`, and score it on others.
 
@@ -67,13 +68,16 @@ def fit_baselines(
         classes: how many labels there are; 0 for numbers.
         standardise: (N, K) inputs to (N, K) of mean 0 and variance 1, as the model's own are.
         numbers: (N,) where the rows to score stand in the table of `rows`; None if they are of another.
+        groups: (N,) the group of each of them; rows of one group are scored together.
     """
     known = ~np.isnan(rows.y)
     train, new, target = standardise(rows.x[known]), standardise(x), rows.y[known]
     make, predict = (_label_models, _probabilities) if classes else (_number_models, _numbers)
     fifths = [(np.ones(len(y), dtype=bool), np.ones(len(target), dtype=bool))]
     if numbers is not None and np.isin(rows.numbers[known], numbers).any():
-        part = np.random.default_rng(0).permutation(len(y)) % min(_FIFTHS, max(2, len(y)))
+        units = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+        count = int(units.max()) + 1
+        part = (np.random.default_rng(0).permutation(count) % min(_FIFTHS, max(2, count)))[units]
         fifths = [
             (part == one, ~np.isin(rows.numbers[known], numbers[part == one])) for one in np.unique(part)
         ]

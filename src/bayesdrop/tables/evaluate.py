@@ -73,5 +73,6 @@ def fit_evaluation(fitted: FittedTable) -> Evaluation:
         rows += " The model in the folder was then fitted once more, to all rows; thresholds are the first's."
     deferral, target = fitted.model.deferral(), model.schema.target
     return Evaluation(
-        model, judged, fitted.frame, model.level, deferral, result, target, rows, fitted.rows, fitted.numbers
-    )
+        model, judged, fitted.frame, model.level, deferral, result, target, rows, fitted.rows,
+        fitted.numbers, fitted.groups,
+    )  # fmt: skip

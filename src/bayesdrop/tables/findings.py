@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayesdrop.tables.baselines import Baseline, Comparison, compare, fit_baselines
 from bayesdrop.tables.cells import Array
@@ -56,6 +57,7 @@ class Findings:
         about_rows: what the rows are, a sentence or two.
         training: rows that the model was fitted to, for baselines; None where there are none.
         numbers: (N,) where the rows stand in the model's table; None if they are of another.
+        groups: (N,) the group of each row, where they were held out in groups.
     """
 
     model: TableModel
@@ -68,6 +70,7 @@ class Findings:
     about_rows: str
     training: TrainingRows | None = None
     numbers: Array | None = None
+    groups: NDArray[np.int64] | None = None
 
     @cached_property
     def measures(self) -> dict[str, float]:
@@ -91,6 +94,7 @@ class Findings:
             classes=len(self.model.schema.classes),
             standardise=standardised(self.model.estimator, self.training.x),
             numbers=self.numbers,
+            groups=self.groups,
         )
 
     @cached_property

@@ -114,6 +114,7 @@ class FittedTable:
         rows: rows that were fitted, for baselines.
         first: the model that was tried, where `model` was then fitted to all rows.
         numbers: where the rows that it was tried on stand in the table.
+        groups: the groups of these rows, if there are any.
     """
 
     model: TableModel
@@ -122,6 +123,7 @@ class FittedTable:
     rows: TrainingRows | None = None
     first: TableModel | None = None
     numbers: Array | None = None
+    groups: NDArray[np.int64] | None = None
 
 
 def fit_table(
@@ -212,7 +214,8 @@ def fit_table(
         say(f"The model keeps {counted(len(few), 'row')} of the fit, for explanations; --keep-rows 0: none.")
     model = TableModel(schema, estimator, held_out, options.level, rule, about, few)
     measured = replace(model, schema=first[0], estimator=first[1], rows=None) if options.refit else None
-    return FittedTable(model, judged, held_frame, taken, measured, numbers[held])
+    tried_groups = None if groups is None else groups[held]
+    return FittedTable(model, judged, held_frame, taken, measured, numbers[held], tried_groups)
 
 
 def _checked_hold(hold: Flags | None, frame: Any, options: FitOptions) -> Flags | None:
