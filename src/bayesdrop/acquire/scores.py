@@ -86,8 +86,8 @@ def zero_one(prediction: Prediction) -> Tensor:
         prediction: of classes, one label a row, of at least 2 draws, which were kept.
 
     Returns: (N,), in [0, 1); rows with higher scores are labelled first.
-    Reference: Hofman, Sale & Hüllermeier (2024), the epistemic part under zero-one loss; arXiv 2512.12341, for
-    active learning.
+    Reference: Hofman, Sale & Hüllermeier (2024), the epistemic part under zero-one loss; arXiv 2512.12341,
+    for active learning.
     """
     probs = draw_probabilities("acquire.zero_one", prediction)
     return (probs.amax(-1).mean(0) - probs.mean(0).amax(-1)).clamp_min(0)

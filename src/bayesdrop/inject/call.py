@@ -220,13 +220,9 @@ def _noisy(
     if scale != 1:
         made, options = ScaledDropout, {"scale": scale}
     paths = [paths[0] for paths in _chosen(model, where, x, output).values()]
-    copied = _copied(model)
-    if paths == [""]:
-        return convert(copied, made, where=lambda path, module: path == "", p=p, inplace=True, x=x, **options)
-    exactly = frozenset(paths)
-    return convert(
-        copied, made, where=lambda path, module: path in exactly, p=p, inplace=True, x=x, **options
-    )
+    # A path of "" would be that of everything.
+    places: Any = paths if paths != [""] else lambda path, module: path == ""
+    return convert(_copied(model), made, where=places, p=p, inplace=True, x=x, **options)
 
 
 def _chosen(model: nn.Module, where: Any, x: Any, output: Output | None) -> dict[nn.Module, list[str]]:
