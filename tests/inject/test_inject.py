@@ -270,6 +270,9 @@ def test_a_rate_that_is_given_is_used_and_measured_where_there_are_data() -> Non
     assert seen.candidates[0].p == seen.p == 0.25
     assert seen.after == pytest.approx(seen.candidates[0].log_likelihood)
     assert torch.equal(bare.model(x), seen.model(x))
+    alone = bd.inject(net, (x[:1], y[:1]), likelihood=bd.Gaussian(0.3), p=0.25, tolerance=9)
+    assert alone.standard_error is None
+    assert "before" in str(alone)
 
 
 def test_files_hold_what_was_injected(tmp_path: Path) -> None:
