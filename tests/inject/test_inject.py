@@ -270,6 +270,9 @@ def test_a_rate_that_is_given_is_used_and_measured_where_there_are_data() -> Non
     assert seen.candidates[0].p == seen.p == 0.25
     assert seen.after == pytest.approx(seen.candidates[0].log_likelihood)
     assert torch.equal(bare.model(x), seen.model(x))
+    alone = bd.inject(net, (x[:1], y[:1]), likelihood=bd.Gaussian(0.3), p=0.25, tolerance=9)
+    assert alone.standard_error is None
+    assert "before" in str(alone)
 
 
 def test_files_hold_what_was_injected(tmp_path: Path) -> None:
@@ -292,6 +295,17 @@ def test_a_dropout_of_rate_zero_can_be_the_place() -> None:
     found = bd.inject(net, (x, y), likelihood=bd.Gaussian(1.0), where="2", num_draws=10, tolerance=9)
     assert found.paths == ("3",)
     assert bd.predict(found.model, x).epistemic.max() > 0
+    both = bd.inject(net, likelihood=bd.Gaussian(1.0), where=["0", "2"], p=0.2)
+    assert both.paths == ("0", "3")
+
+
+def test_one_layer_alone_is_a_network() -> None:
+    torch.manual_seed(0)
+    net, x, y = nn.Linear(3, 1), torch.randn(50, 3), torch.randn(50, 1)
+    found = bd.inject(net, (x, y), likelihood=bd.Gaussian(1.0), num_draws=10, tolerance=9)
+    assert found.paths == ("",)
+    assert "before the model itself" in str(found)
+    assert isinstance(found.model, bd.StochasticLayer)
 
 
 def test_images_with_void_pixels() -> None:

@@ -16,7 +16,8 @@ a small convolutional one. Compared are, on the same splits:
 
 Log-likelihood, calibration, the AUROC of telling foreign rows (the test rows three times as far from the
 mean; the images of the other set), and CPU time. No paper has this table. Claims and thresholds were written
-before any number was seen.
+before any number was seen. A look at one split showed that tables' networks which train to the end are far
+too sure (-12 nats on boston), which anything repairs; all are therefore stopped early, on the held-out rows.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class Config:
     """All that the numbers depend on."""
 
     tables: tuple[str, ...] = ("boston", "concrete", "energy", "kin8nm", "power", "protein")
-    splits: int = 3
+    splits: int = 5
     most_rows: int = 10_000  #: of a table, the first of the training rows
     steps: int = 1000  #: of a table's network
     images: tuple[str, ...] = ("mnist", "fashion-mnist")
     num_seeds: int = 2  #: of the image networks
-    num_train: int = 4000
+    num_train: int = 3000
     epochs: int = 4
     held_out: float = 0.2  #: share of a table's training rows
     held_out_images: int = 1000
@@ -71,7 +72,7 @@ PRESETS = {
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Train and score everything; sets that are not at hand are not run."""
-    tables = picked(config, "most_rows", "steps", "held_out", "num_draws", "p", "members")
+    tables = picked(config, "splits", "most_rows", "steps", "held_out", "num_draws", "p", "members")
     images = picked(
         config, "num_train", "epochs", "held_out_images", "num_test", "image_draws", "image_p", "members"
     )
@@ -83,8 +84,12 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         except DataNotFound as error:
             missing.append(error.brief)
             continue
-        groups[name] = [{"dataset": name, "split": split, **tables} for split in range(config.splits)]
-    found = run_groups(groups, table_piece, cache=cache, progress=progress, label="Tables")
+        groups[name] = [{"dataset": name, **tables}]
+    made = run_groups(groups, table_piece, cache=cache, progress=progress, label="Tables")
+    found = {
+        name: [{what: values[n] for what, values in piece.items()} for n in range(config.splits)]
+        for name, (piece,) in made.items()
+    }
     groups = {}
     for name in config.images:
         try:

@@ -159,6 +159,11 @@ def make_notes(found: Found, config: Any) -> Iterator[str]:
         "taken from the training rows for every method, also for those that do not use them (ensemble, "
         "trained dropout, VI) and could have learned from them."
     )
+    yield (
+        "CPU seconds to make a table's network are those of `fit` for one network by itself, from its first "
+        "steps; they were trained side by side. Those of injecting, Laplace and temperature come on top of "
+        "the bare network's."
+    )
     for dataset in (*config.tables, *config.images):
         for method in ("injected", "injected, no labels"):
             rates = _values(found, dataset, method, "p")
