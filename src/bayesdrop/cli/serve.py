@@ -94,7 +94,11 @@ def serve(
             second_share=second_share,
             lease=lease,
         )
-        run(settings, say=print_safely)
+        try:
+            run(settings, say=print_safely)
+        except KeyboardInterrupt:
+            # Asked to stop, and all that was accepted is done.
+            print("Stopped.", file=sys.stderr)
 
 
 def refit(
