@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from sqlalchemy import create_engine, text
 from tests.serve import postgres
+from tests.serve.models import Fitted, fit_folder
 
+from bayesdrop.serve.served.images import ImageModel, save_image_model
 from bayesdrop.serve.store import Model, NewItem, NewRequest, Store
 from bayesdrop.serve.store.ids import new_id
 
@@ -89,3 +93,52 @@ def ask(store: Store, model: Model) -> Callable[..., str]:
         return item.id
 
     return stored
+
+
+# models
+
+
+@pytest.fixture(scope="session")
+def prices(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    """A regression."""
+    return fit_folder(tmp_path_factory.mktemp("prices"), "price")
+
+
+@pytest.fixture(scope="session")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    """A classification."""
+    return fit_folder(tmp_path_factory.mktemp("kinds"), "kind")
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier of grey images, 8 x 8, bright on the left or on the right."""
+    torch.manual_seed(0)
+    random = np.random.default_rng(0)
+    labels = torch.tensor([number % 2 for number in range(80)])
+    images = random.integers(0, 80, size=(80, 1, 8, 8))
+    images[labels.numpy() == 0, :, :, :4] += 150
+    images[labels.numpy() == 1, :, :, 4:] += 150
+    net = torch.nn.Sequential(
+        torch.nn.Flatten(),
+        torch.nn.Linear(64, 16),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.3),
+        torch.nn.Linear(16, 2),
+    )
+    made = ImageModel(
+        net,
+        ("left", "right"),
+        (8, 8),
+        mean=(0.3,),
+        std=(0.3,),
+        num_draws=10,
+        defer_above=0.6,
+        recipe={"epochs": 3},
+        images=torch.from_numpy(images.astype(np.uint8)),
+        labels=labels,
+        held=torch.arange(80) >= 60,
+    )
+    folder = tmp_path_factory.mktemp("pictures") / "sides"
+    save_image_model(made, folder)
+    return folder

@@ -18,6 +18,7 @@ def build_app() -> Any:
     # Only now: each of them declares its options with typer.
     from bayesdrop.cli.audit import audit
     from bayesdrop.cli.demo import demo
+    from bayesdrop.cli.desk_demo import desk_demo
     from bayesdrop.cli.experiments import experiments
     from bayesdrop.cli.explain import explain
     from bayesdrop.cli.inspect import inspect
@@ -50,7 +51,7 @@ def build_app() -> Any:
         """Print the version."""
         typer.echo(__version__)
 
-    for command in (demo, audit, inspect, fit, predict, evaluate, explain, serve, refit, people, version):
+    for command in (demo, audit, inspect, fit, predict, evaluate, explain, serve, refit, people, desk_demo, version):
         app.command()(command)
     app.add_typer(experiments, name="experiments")
     app.add_typer(recommend, name="recommend")

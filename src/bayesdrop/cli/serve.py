@@ -102,7 +102,11 @@ def serve(
             adaptive=adaptive,
             adaptive_by=adaptive_by,
         )
-        run(settings, say=print_safely)
+        try:
+            run(settings, say=print_safely)
+        except KeyboardInterrupt:
+            # Asked to stop, and all that was accepted is done.
+            print("Stopped.", file=sys.stderr)
 
 
 def refit(

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from bayesdrop.errors import require
 from bayesdrop.fit import fit
+from bayesdrop.fit.checks import Objective
 from bayesdrop.likelihoods import Categorical
 from bayesdrop.objectives import NegativeELBO
 from bayesdrop.predict import predict
@@ -25,6 +27,7 @@ from bayesdrop.serve.store import Item, Model, Store
 from bayesdrop.tables import load_table_model, open_table, save_table_model
 from bayesdrop.tables.evaluate import fit_evaluation
 from bayesdrop.tables.refitting import Comparison, Trial, decided, refit_table, typed_frame
+from bayesdrop.trace import StochasticModule
 
 if TYPE_CHECKING:
     from bayesdrop.serve.settings import Settings
@@ -211,18 +214,17 @@ def _images(
     images = torch.cat([old.images[:own], pixels])
     labels = torch.cat([old.labels[:own], added])
     held = torch.cat([old.held[:own], random])
-    recipe = {"epochs": 20, "lr": 1e-3, "batch_size": 64, "length_scale": 1e-2, "seed": 0} | dict(old.recipe)
+    recipe = {"epochs": 20, "lr": 1e-3, "batch_size": 64, "weight_decay": 1e-4, "length_scale": 1e-2}
+    recipe |= {"seed": 0} | dict(old.recipe)
     model = copy.deepcopy(old.model)
     say(f"Training on {int((~held).sum()):,} images.")
-    objective = NegativeELBO(
-        Categorical(), num_data=int((~held).sum()), length_scale=float(recipe["length_scale"])
-    )
     fit(
         model,
         (old.normalised(images[~held]), labels[~held]),
-        objective,
+        _objective(model, int((~held).sum()), float(recipe["length_scale"])),
         epochs=int(recipe["epochs"]),
         lr=float(recipe["lr"]),
+        weight_decay=float(recipe["weight_decay"]),
         batch_size=int(recipe["batch_size"]),
         seed=int(recipe["seed"]),
         progress=progress,
@@ -243,6 +245,18 @@ def _images(
     comparison = decided(trials)
     save_image_model(new, target)
     return comparison
+
+
+def _objective(model: nn.Module, num_data: int, length_scale: float) -> Objective:
+    """The negative ELBO of a model with stochastic layers; cross-entropy of one with plain dropout."""
+    likelihood = Categorical()
+    if any(isinstance(part, StochasticModule) for part in model.modules()):
+        return NegativeELBO(likelihood, num_data=num_data, length_scale=length_scale)
+
+    def cross_entropy(network: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return -likelihood.log_prob(network(x), y).mean()
+
+    return cross_entropy
 
 
 def _tried(model: ImageModel, x: torch.Tensor, y: torch.Tensor) -> tuple[Any, dict[str, float]]:

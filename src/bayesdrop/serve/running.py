@@ -39,6 +39,7 @@ def run(settings: Settings, *, say: Callable[[str], None] = print) -> None:
     with Store(settings.url) as store:
         check_address(settings, store)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     app = create_app(settings)
 
     class Server(uvicorn.Server):  # type: ignore[misc]

@@ -78,7 +78,7 @@ def _digits(folder: Path, port: int, seed: int) -> Stage:
         noise = source.normal(0, 12 + 45 * age, images[row].shape)
         worn = np.clip(images[row] * (1 - 0.25 * age) + noise, 0, 255).astype(np.uint8)
         rows.append({"image": png_of(worn)})
-    settings = Settings(str(model), home=folder / f"{DIGITS}.desk", port=port, second_share=0.1)
+    settings = Settings(str(model), home=folder / f"{DIGITS}.desk", port=port, second_share=0.1, random_every=2)
     return Stage(settings, rows, [str(labels[row]) for row in rest])
 
 
@@ -150,7 +150,13 @@ def _diabetes(folder: Path, port: int, seed: int) -> Stage:
             rows.append(cells)
             truth.append(float(row[_TARGET]) + 3.0 * (float(cells["bmi"]) - float(row["bmi"])))
     settings = Settings(
-        str(model), home=folder / f"{DIABETES}.desk", data=table, port=port, second_share=0.1, adaptive=True
+        str(model),
+        home=folder / f"{DIABETES}.desk",
+        data=table,
+        port=port,
+        second_share=0.1,
+        random_every=2,
+        adaptive=True,
     )
     return Stage(settings, rows, truth)
 

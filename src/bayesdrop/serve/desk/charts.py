@@ -137,7 +137,7 @@ def _times(ax: Any, places: Any, moments: Sequence[float]) -> None:
     for place in shown:
         when = datetime.fromtimestamp(moments[place], UTC)
         texts.append(
-            f"{when:%H:%M:%S}" if whole < 600 else f"{when:%H:%M}" if whole < 86_400
+            f"{when.day} {when:%b, %H:%M}" if len(places) == 1 else f"{when:%H:%M:%S}" if whole < 600 else f"{when:%H:%M}" if whole < 86_400
             else f"{when.day} {when:%b}"
         )  # fmt: skip
     ax.set_xticks([places[place] for place in shown], texts)

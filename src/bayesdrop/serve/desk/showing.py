@@ -97,6 +97,25 @@ class Shown:
         return any(cell.usual for cell in self.cells)
 
     @property
+    def short_choices(self) -> bool:
+        """Whether all classes have names of a few letters."""
+        return all(len(choice.value) <= 3 for choice in self.choices)
+
+    @property
+    def why(self) -> str:
+        """Why the model asks, in words; "" where it does not."""
+        if not self.reason:
+            return ""
+        first, *others = sorted(self.bars, key=lambda bar: -bar.prob) or [None]
+        if first is None:
+            return f"It asks because {self.reason}."
+        if others and others[0].prob > 0.5 * first.prob:
+            near = f"It wavers between {first.name} and {others[0].name}"
+        else:
+            near = f"It leans to {first.name}, and is not sure enough"
+        return f"{near}: {self.reason}."
+
+    @property
     def lease_text(self) -> str:
         """As 4:59."""
         return f"{self.seconds // 60}:{self.seconds % 60:02d}"

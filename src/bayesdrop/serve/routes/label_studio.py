@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, BackgroundTasks, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
+from bayesdrop.harmless import visible
 from bayesdrop.serve.auth import Caller, may
 from bayesdrop.serve.routes.speech import collected, errors_told, json_body, reply, service_of
 from bayesdrop.serve.service import Service
@@ -126,7 +127,7 @@ async def _annotated(service: Service, payload: dict[str, Any], *, changed: bool
     name = f"label studio {who}" if isinstance(who, int | str) else "label studio"
 
     def store() -> None:
-        person = service.store.people.local(name[:100], "labeller")
+        person = service.store.people.local(visible(name)[:100], "labeller")
         if changed and named is not None:
             service.store.queue.take_back(named)
         if not skipped:
@@ -157,12 +158,12 @@ def _external(project: Any, task: Any) -> str | None:
     """The name of a task: its project, without the time that stands behind the point, and its number."""
     if not isinstance(task, int | str) or isinstance(task, bool):
         return None
-    return f"label-studio:{str(project).partition('.')[0]}:{task}"[:200]
+    return visible(f"label-studio:{str(project).partition('.')[0]}:{task}")[:200]
 
 
 def _annotation_name(annotation: Any) -> str | None:
     number = annotation.get("id") if isinstance(annotation, dict) else None
-    return f"label-studio:{number}"[:200] if isinstance(number, int | str) else None
+    return visible(f"label-studio:{number}")[:200] if isinstance(number, int | str) else None
 
 
 class _Config(HTMLParser):

@@ -27,6 +27,8 @@ Reader = Annotated[Caller, Depends(may("reader"))]
 Labeller = Annotated[Caller, Depends(may("labeller"))]
 Admin = Annotated[Caller, Depends(may("admin"))]
 _T = TypeVar("_T")
+#: without characters that a database cannot hold
+Note = Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]
 
 
 class LabelBody(BaseModel):
@@ -34,7 +36,7 @@ class LabelBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     value: StrictStr | StrictInt | StrictFloat
-    note: Annotated[str, Field(max_length=10_000)] = ""
+    note: Note = ""
     new_class: StrictBool = False
 
 
@@ -42,7 +44,7 @@ class NoteBody(BaseModel):
     """A remark."""
 
     model_config = ConfigDict(extra="forbid")
-    note: Annotated[str, Field(max_length=10_000)] = ""
+    note: Note = ""
 
 
 class OpinionsBody(BaseModel):
