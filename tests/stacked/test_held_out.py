@@ -148,7 +148,7 @@ def test_draws_of_many_scales_are_a_student_t() -> None:
 
 def test_draws_are_shared_out_evenly_and_scored_in_passing() -> None:
     model = mixture(math.inf, networks=3)
-    assert model._counts(10) == [4, 3, 3]
+    assert model.counts(10) == [4, 3, 3]
     x, y = np.array([[0.3], [1.0]]), np.array([[2.0], [5.0]])
     kept = model.predict(x, num_draws=10).log_prob(torch.from_numpy(y))
     torch.testing.assert_close(model.log_prob(x, y, num_draws=10), kept)

@@ -80,16 +80,15 @@ class Mixture:
     def blocks(self, x: Array, num_draws: int | None = None, seed: int = 0) -> Iterator[Tensor]:
         """Outputs of the draws in the target's units, some at a time: (C, N, outputs)."""
         total = self.num_draws if num_draws is None else num_draws
-        counts = self._counts(total)
+        counts = self.counts(total)
         inputs = {name: encoder(x) for name, encoder in self.encoders.items()}
         one_noise = isinstance(self.likelihood, Gaussian)
-        scales = self._log_scales(total, seed)
+        scales = self.log_scales(total, seed)
         done = 0
         for place, (component, count) in enumerate(zip(self.components, counts, strict=True)):
             network, level = component.network, component.network.log_noise_std
-            # Every network has functions of its own.
             for output in draw_outputs(
-                network, inputs[component.encoder], num_draws=count, seed=seed + 7919 * place
+                network, inputs[component.encoder], num_draws=count, seed=self.seed_of(place, seed)
             ):
                 if self.target is None or one_noise:
                     value = output.to(torch.float64)
@@ -102,7 +101,7 @@ class Mixture:
                 done += len(output)
                 yield value
 
-    def _log_scales(self, total: int, seed: int) -> Tensor | None:
+    def log_scales(self, total: int, seed: int) -> Tensor | None:
         """(T, D) log of the squared noise scale of every draw, for Student's t; None for a Gaussian."""
         if math.isinf(self.dof) or self.target is None:
             return None
@@ -111,7 +110,12 @@ class Mixture:
         columns = [quantiles[torch.randperm(total, generator=generator)] for _ in self.target.mean]
         return torch.stack(columns, 1)
 
-    def _counts(self, total: int) -> list[int]:
+    @staticmethod
+    def seed_of(place: int, seed: int = 0) -> int:
+        """The seed of a network's draws, so that every network has functions of its own."""
+        return seed + 7919 * place
+
+    def counts(self, total: int) -> list[int]:
         """Draws of every network: equal but for a remainder, which goes to the first ones."""
         size = len(self.components)
         return [total // size + (place < total % size) for place in range(size)]

@@ -58,7 +58,7 @@ class Handle(Value):
 
 def as_array(tensor: Tensor) -> np.ndarray[Any, Any]:
     """A tensor as an array of its own."""
-    return np.ascontiguousarray(tensor.detach().cpu().numpy())
+    return np.array(tensor.detach().cpu().numpy(), order="C")
 
 
 class Weights:
