@@ -16,7 +16,7 @@ ROWS = [
     "gp layers likelihoods linear",
     "execute",
     "objectives predict storage",
-    "acquire attacks audit calibration data envs fit metrics models plots stacked vae",
+    "acquire attacks audit calibration data envs export fit metrics models plots stacked vae",
     "cascade control estimators page",
     "recommend",
     "demo public tables",

@@ -20,6 +20,7 @@ def build_app() -> Any:
     from bayesdrop.cli.demo import demo
     from bayesdrop.cli.experiments import experiments
     from bayesdrop.cli.explain import explain
+    from bayesdrop.cli.export import export
     from bayesdrop.cli.inspect import inspect
     from bayesdrop.cli.recommend import recommend
     from bayesdrop.cli.tables import evaluate, fit, predict
@@ -49,7 +50,7 @@ def build_app() -> Any:
         """Print the version."""
         typer.echo(__version__)
 
-    for command in (demo, audit, inspect, fit, predict, evaluate, explain, version):
+    for command in (demo, audit, inspect, fit, predict, evaluate, explain, export, version):
         app.command()(command)
     app.add_typer(experiments, name="experiments")
     app.add_typer(recommend, name="recommend")

@@ -66,6 +66,7 @@ def onnx_model(plan: Plan) -> Any:
     """The file's content, a `ModelProto`."""
     program, weights = plan.program, Weights()
     weights.titles = dict(plan.titles)
+    weights.reserved = {*plan.inputs, *plan.outputs, *plan.noise_names}
     main = Writer(weights, None)
     first = program.values[program.inputs[0]]
     if any(isinstance(size, Size) for size in first.shape):

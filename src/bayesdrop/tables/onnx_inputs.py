@@ -68,7 +68,9 @@ def _double(w: Writer, value: float) -> str:
 
 
 def _number(w: Writer, column: Column, made: PreparedNodes) -> None:
-    what = {"numeric": "number", "boolean": "1 for true, 0 for false", "date": "days since 1970-01-01"}[column.kind]
+    what = {"numeric": "number", "boolean": "1 for true, 0 for false", "date": "days since 1970-01-01"}[
+        column.kind
+    ]
     name = _input(made, column.name, 11, f"{what}; NaN if it is missing")
     missing = w.node("IsNaN", name)
     filled = w.node("Where", missing, _double(w, column.fill), name)

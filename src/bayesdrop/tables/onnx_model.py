@@ -62,6 +62,7 @@ def export_table(
     *,
     level: float | None = None,
     rule: Rule | None = None,
+    prefix: str = "",
     overwrite: bool = False,
 ) -> ExportedTable:
     """Write a table model as one ONNX file that says what `predict_frame` says, to rounding.
@@ -80,6 +81,7 @@ def export_table(
         path: the file to write.
         level: coverage of the intervals; the model's own if None.
         rule: which rows are to be deferred; the model's own if None.
+        prefix: put before the names of the outputs.
         overwrite: replace a file that is there.
     """
     target = checked_path(path, overwrite=overwrite)
@@ -87,17 +89,18 @@ def export_table(
     if not 0 < level < 1:
         raise ValueError(f"export: the level must be between 0 and 1; got {level}.")
     deferral = model.deferral(rule)
-    content, inputs, outputs = _written(model, level, deferral)
+    content, inputs, outputs = _written(model, level, deferral, prefix)
     with whole_file(target, owner="export") as draft:
         draft.write_bytes(content)
-        error = _checked(model, str(draft), outputs, level, deferral)
+        error = _checked(model, str(draft), outputs, level, deferral, prefix)
     return ExportedTable(target, inputs, outputs, len(content), model.estimator.mixture_.num_draws, error)
 
 
 def _written(
-    model: TableModel, level: float, deferral: Deferral
+    model: TableModel, level: float, deferral: Deferral, prefix: str
 ) -> tuple[bytes, dict[str, str], tuple[str, ...]]:
     w, mixture = Writer(Weights(), None), model.estimator.mixture_
+    w.weights.reserved = {column.name for column in model.schema.columns}
     made = write_inputs(w, model.schema)
     w.rows = rows_of(w, next(iter(made.kinds)))
     x = made.parts[0] if len(made.parts) == 1 else w.node("Concat", *made.parts, axis=1)
@@ -113,6 +116,11 @@ def _written(
     ends = _numbers(w, found, model, level) if model.root else _classes(w, found, model)
     ends |= _deferral(w, ends, made.outside, x, model, deferral)
     ends.pop("max_prob", None)
+    ends = {f"{prefix}{name}": value for name, value in ends.items()}
+    w.weights.reserved |= ends.keys()
+    both = [name for name in ends if name in made.kinds]
+    if both:
+        raise ValueError(f"export: column {both[0]!r} has the name of an output. Give the outputs a prefix.")
     facts = {
         "bayesdrop": f"a table model that predicts {model.schema.target}",
         "task": model.schema.task,
@@ -210,7 +218,9 @@ _FINITE = (*_OF_NUMBERS, "lower", "upper", "entropy", "mutual_information", "max
 # the check
 
 
-def _checked(model: TableModel, path: str, outputs: tuple[str, ...], level: float, deferral: Deferral) -> float:
+def _checked(
+    model: TableModel, path: str, outputs: tuple[str, ...], level: float, deferral: Deferral, prefix: str
+) -> float:
     """Run the file on made-up rows, twice, and compare it with `predict_frame`."""
     try:
         run = onnx_runner(path, list(outputs))
@@ -224,7 +234,7 @@ def _checked(model: TableModel, path: str, outputs: tuple[str, ...], level: floa
         for name, one, two in zip(outputs, found, again, strict=True):
             if not _equal(one, two):
                 raise RuntimeError(f"export: the file's {name!r} differs between two runs.")
-            largest = max(largest, _error(name, one, truth, model))
+            largest = max(largest, _error(name.removeprefix(prefix), one, truth, model))
     return largest
 
 
@@ -246,8 +256,8 @@ def _error(name: str, found: Any, truth: dict[str, Any], model: TableModel) -> f
         gap = relative_error(found, wanted, of)
     if not gap <= _TOLERANCE:
         raise RuntimeError(
-            f"export: the file's {name!r} differs from bayesdrop predict by {gap:.1e}, relative to its largest "
-            "number; it is not left behind."
+            f"export: the file's {name!r} differs from bayesdrop predict by {gap:.1e}, relative to its "
+            "largest number; it is not left behind."
         )
     return gap
 
@@ -269,7 +279,9 @@ def made_up_rows(model: TableModel, rows: int, seed: int = 0) -> tuple[Any, dict
         own = _some_cells(column, seen.low[start], seen.high[start], seen.margin[start], rows, source)
         cells[column.name] = own.reshape(-1, 1)
         if column.kind == "date":
-            moments = np.array([np.datetime64(round(day * 86400), "s") if day == day else None for day in own])
+            moments = np.array(
+                [np.datetime64(round(day * 86400), "s") if np.isfinite(day) else None for day in own]
+            )
             frame[column.name] = pandas.Series(pandas.to_datetime(moments))
         elif column.kind == "category":
             frame[column.name] = pandas.Series(own.tolist(), dtype=object)
@@ -285,7 +297,9 @@ def _some_cells(
     gone = source.random(rows) < 0.1
     odd = source.random(rows) < 0.1
     if column.kind == "category":
-        known = [label for label in (*column.categories, *column.rare) if label not in (MISSING, OTHER)] or ["a"]
+        known = [label for label in (*column.categories, *column.rare) if label not in (MISSING, OTHER)] or [
+            "a"
+        ]
         texts = source.choice(np.array(known, dtype=object), rows)
         texts[odd] = "never seen before"
         texts[gone] = ""
@@ -296,6 +310,6 @@ def _some_cells(
         values = np.floor(column.last - source.uniform(low, high, rows))
     else:
         values = source.uniform(low, high, rows)
-        values[odd] = (high + 3 * margin)[..., None] if isinstance(high, np.ndarray) else high + 3 * margin
+        values[odd] = high + 3 * margin
     values[gone] = np.nan
     return values

@@ -21,7 +21,7 @@ from bayesdrop.stacked.job import export as as_module
 from bayesdrop.stacked.mixture import Mixture
 from bayesdrop.stacked.trees import Guess
 
-__all__ = ["write_mixture"]
+__all__ = ["write_encoder", "write_mixture"]
 
 
 def write_mixture(w: Writer, mixture: Mixture, x: str) -> Handle:
@@ -32,7 +32,7 @@ def write_mixture(w: Writer, mixture: Mixture, x: str) -> Handle:
         mixture: the networks.
         x: name of the columns (N, K), in double precision.
     """
-    inputs = {name: _encoded(w, encoder, x) for name, encoder in mixture.encoders.items()}
+    inputs = {name: write_encoder(w, encoder, x) for name, encoder in mixture.encoders.items()}
     one_noise = isinstance(mixture.likelihood, Gaussian)
     parts = []
     for place, (component, count) in enumerate(
@@ -88,7 +88,7 @@ def _in_units(w: Writer, mixture: Mixture, draws: str, one_noise: bool) -> tuple
 # the encoding
 
 
-def _encoded(w: Writer, encoder: Encoder, x: str) -> str:
+def write_encoder(w: Writer, encoder: Encoder, x: str) -> str:
     """`Encoder.__call__`: the inputs (N, width) of networks, in single precision."""
     seen = encoder.seen
     bounded = w.node("Min", w.node("Max", x, _double(w, seen.least)), _double(w, seen.most))
@@ -132,9 +132,7 @@ def _guessed(w: Writer, guess: Guess, x: str) -> list[str]:
     for _ in range(trees.depth):
         values = w.node("GatherElements", x, w.node("Gather", feature, at, axis=0), axis=1)
         above = w.node("Greater", values, w.node("Gather", threshold, at, axis=0))
-        at = w.node(
-            "Where", above, w.node("Gather", right, at, axis=0), w.node("Gather", left, at, axis=0)
-        )
+        at = w.node("Where", above, w.node("Gather", right, at, axis=0), w.node("Gather", left, at, axis=0))
     leaves = w.node("Reshape", w.node("Gather", table(trees.value), at, axis=0), w.whole(-1, size, outputs))
     total = w.node("Add", w.node("ReduceSum", leaves, w.whole(1), keepdims=0), table(trees.base))
     linear = w.node("Add", w.node("MatMul", x, table(guess.slopes)), table(guess.levels))
