@@ -79,6 +79,7 @@ bench: $(READY) $(PEERS)/.ready $(JAX)/.ready
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/compiled.py
+	$(BIN)/python benchmarks/export.py
 	$(BIN)/python benchmarks/threads.py
 	$(BIN)/python benchmarks/worlds.py
 

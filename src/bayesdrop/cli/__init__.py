@@ -21,6 +21,7 @@ def build_app() -> Any:
     from bayesdrop.cli.desk_demo import desk_demo
     from bayesdrop.cli.experiments import experiments
     from bayesdrop.cli.explain import explain
+    from bayesdrop.cli.export import export
     from bayesdrop.cli.inspect import inspect
     from bayesdrop.cli.recommend import recommend
     from bayesdrop.cli.serve import people, refit, serve
@@ -51,7 +52,8 @@ def build_app() -> Any:
         """Print the version."""
         typer.echo(__version__)
 
-    for command in (demo, audit, inspect, fit, predict, evaluate, explain, serve, refit, people, desk_demo, version):
+    commands = (demo, audit, inspect, fit, predict, evaluate, explain, export, serve, refit, people, desk_demo)
+    for command in (*commands, version):
         app.command()(command)
     app.add_typer(experiments, name="experiments")
     app.add_typer(recommend, name="recommend")

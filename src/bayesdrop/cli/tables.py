@@ -41,7 +41,7 @@ from bayesdrop.cli.printing import plain_errors, print_rows, print_safely, watch
 from bayesdrop.cli.schema_table import print_schema
 from bayesdrop.harmless import visible
 
-__all__ = ["evaluate", "fit", "predict", "written_as"]
+__all__ = ["check_level", "evaluate", "fit", "predict", "rule_of", "written_as"]
 
 
 def fit(
@@ -176,9 +176,9 @@ def predict(
     with plain_errors():
         from bayesdrop.tables import load_table_model
 
-        _check_level(level)
+        check_level(level)
         fitted = written_as(load_table_model(model), numbers, dates)
-        rule = _rule(fitted, defer_share, defer_error, defer_by)
+        rule = rule_of(fitted, defer_share, defer_error, defer_by)
         asked = {"level": level, "rule": rule, "prefix": prefix, "chunk_rows": chunk_rows, "force": force}
         asked |= {"progress": watched(quiet)}
         reading = {"separator": separator, "encoding": encoding, "sheet": sheet}
@@ -269,11 +269,11 @@ def evaluate(
         from bayesdrop.tables.evaluate import evaluate_table
         from bayesdrop.tables.writing import check_free
 
-        _check_level(level)
+        check_level(level)
         if report is not None:
             check_free(report, force=force, owner="evaluate")
         fitted = written_as(load_table_model(model), numbers, dates)
-        rule = _rule(fitted, defer_share, defer_error, defer_by)
+        rule = rule_of(fitted, defer_share, defer_error, defer_by)
         table = open_table(data, separator=separator, encoding=encoding, sheet=sheet)
         for note in table.notes:
             print(visible(note), file=sys.stderr)
@@ -357,7 +357,8 @@ def _names(schema: Any) -> list[str]:
     return [column.name for column in schema.columns]
 
 
-def _rule(model: Any, share: float | None, error: float | None, by: str | None) -> Any:
+def rule_of(model: Any, share: float | None, error: float | None, by: str | None) -> Any:
+    """The rule of deferral that the options ask for; what they leave open is the model's own."""
     from bayesdrop.tables import Rule
 
     if share is None and error is None:
@@ -365,7 +366,8 @@ def _rule(model: Any, share: float | None, error: float | None, by: str | None) 
     return Rule(share, error, model.rule.by if by is None else by).for_task(model.schema.task)
 
 
-def _check_level(level: float | None) -> None:
+def check_level(level: float | None) -> None:
+    """Raise unless a level is a probability."""
     if level is not None and not 0 < level < 1:
         raise ValueError(f"--level must be in (0, 1); got {level}.")
 

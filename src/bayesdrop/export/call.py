@@ -217,7 +217,7 @@ def checked_path(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     if target.is_dir():
         raise ValueError(must("export", "path", "a file", str(target), "It is a folder."))
     if (target.exists() or target.is_symlink()) and not overwrite:
-        raise FileExistsError(f"export: {target} is there already; overwrite=True replaces it.")
+        raise FileExistsError(f"export: {target} is there already; overwrite=True (--force) replaces it.")
     return target
 
 

@@ -29,6 +29,8 @@ __all__ = [
 
 #: bytes of unpacked noise up to which it is unpacked once, when a file is loaded; beyond, draw by draw
 _READY = 4 * 2**20
+#: the number of texts among ONNX's dtypes
+_TEXT = 8
 #: ONNX files are at most so large
 _LARGEST = 2**31 - 2**20
 
@@ -64,6 +66,7 @@ def onnx_model(plan: Plan) -> Any:
     """The file's content, a `ModelProto`."""
     program, weights = plan.program, Weights()
     weights.titles = dict(plan.titles)
+    weights.reserved = {*plan.inputs, *plan.outputs, *plan.noise_names}
     main = Writer(weights, None)
     first = program.values[program.inputs[0]]
     if any(isinstance(size, Size) for size in first.shape):
@@ -164,7 +167,8 @@ def finished(main: Writer, given: list[Any], ends: Mapping[str, Handle], facts: 
 def named_value(name: str, shape: Iterable[Any], value: Value) -> Any:
     """An input or output of a graph."""
     helper = require("onnx.helper", extra="onnx", owner="export")
-    return helper.make_tensor_value_info(name, DTYPES[value.dtype], [_dim(size) for size in shape])
+    kind = _TEXT if getattr(value, "is_text", False) else DTYPES[value.dtype]
+    return helper.make_tensor_value_info(name, kind, [_dim(size) for size in shape])
 
 
 def _dim(size: Any) -> Any:

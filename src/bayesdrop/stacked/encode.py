@@ -191,7 +191,7 @@ class Encoder:
         if x.ndim != 2 or x.shape[1] != len(self.seen.low):
             raise ValueError(must("Encoder", "x", f"of shape (N, {len(self.seen.low)})", x.shape))
         made = np.empty((len(x), self.width), dtype=np.float32)
-        rows, columns, unit = max(1, _NUMBERS // self.width), len(self.mean), self._unit
+        rows, columns, unit = max(1, _NUMBERS // self.width), len(self.mean), self.unit
         for start in range(0, len(x), rows):
             here = slice(start, start + rows)
             part, out = self._encoded(x[here], None if predicted is None else predicted[here]), made[here]
@@ -219,22 +219,22 @@ class Encoder:
 
     def _pieces(self, x: Array, columns: slice = slice(None)) -> Array:
         """(N, D * B) pieces of some columns: those of a column add up to its place among the edges."""
-        low, width = (part[columns] for part in self._intervals)
-        pieces = (x * self._unit[columns])[:, :, None] - low
+        low, width = (part[columns] for part in self.intervals)
+        pieces = (x * self.unit[columns])[:, :, None] - low
         pieces /= width
         value: Array = np.clip(pieces, 0, 1, out=pieces).reshape(len(x), -1)
         return value
 
     @cached_property
-    def _intervals(self) -> tuple[Array, Array]:
+    def intervals(self) -> tuple[Array, Array]:
         """(D, B) lower ends and widths of the intervals; those that are not needed begin at infinity."""
         assert self.edges is not None
-        edges = self.edges * self._unit[:, None]
+        edges = self.edges * self.unit[:, None]
         used = ~np.isnan(edges[:, 1:])
         return np.where(used, edges[:, :-1], np.inf), np.where(used, np.diff(edges), 1.0)
 
     @cached_property
-    def _unit(self) -> Array:
+    def unit(self) -> Array:
         """(D,) what numbers are multiplied by first: a power of two, to leave room for differences."""
         largest = np.maximum(np.abs(self.seen.least), np.abs(self.seen.most))[None]
         scores = None if self.guess is None else np.zeros((1, self.guess.width))

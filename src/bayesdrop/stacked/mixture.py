@@ -113,12 +113,11 @@ class Mixture:
         scales = self.log_scales(total, seed)
         done = 0
         for place, (component, count) in enumerate(zip(self.components, counts, strict=True)):
-            # Every network has functions of its own.
             for output in draw_outputs(
                 component.network,
                 inputs[component.encoder],
                 num_draws=count,
-                seed=seed + 7919 * place,
+                seed=self.seed_of(place, seed),
                 block=block,
             ):
                 value = self.in_units(output, component.network.log_variance)
@@ -151,6 +150,11 @@ class Mixture:
         generator = torch.Generator().manual_seed(seed)
         columns = [quantiles[torch.randperm(total, generator=generator)] for _ in self.target.mean]
         return torch.stack(columns, 1)
+
+    @staticmethod
+    def seed_of(place: int, seed: int = 0) -> int:
+        """The seed of a network's draws, so that every network has functions of its own."""
+        return seed + 7919 * place
 
     def counts(self, total: int) -> list[int]:
         """Draws of every network: equal but for a remainder, which goes to the first ones."""

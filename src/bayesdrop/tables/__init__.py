@@ -5,6 +5,7 @@ from bayesdrop.tables.explain import Explanation, explain_row
 from bayesdrop.tables.fitting import FitOptions, FittedTable, fit_table
 from bayesdrop.tables.inspection import Inspection, inspect_table
 from bayesdrop.tables.model import TableModel, load_table_model, save_table_model
+from bayesdrop.tables.onnx_model import ExportedTable, export_table
 from bayesdrop.tables.reading import TableFile, open_table
 from bayesdrop.tables.rows import TrainingRows, rows_of
 from bayesdrop.tables.schema import Column, Schema
@@ -16,6 +17,7 @@ __all__ = [
     "Deferral",
     "EditedSchema",
     "Explanation",
+    "ExportedTable",
     "FitOptions",
     "FittedTable",
     "Inspection",
@@ -25,6 +27,7 @@ __all__ = [
     "TableModel",
     "TrainingRows",
     "explain_row",
+    "export_table",
     "fit_table",
     "inspect_table",
     "load_table_model",

@@ -310,7 +310,7 @@ class Recorder:
         return result
 
     def _unsafe(self, name: str, func: Any, kwargs: dict[str, Any]) -> str | None:
-        if name in _READS_VALUE or "out" in kwargs:
+        if name in _READS_VALUE or kwargs.get("out") is not None:
             return f"{name} reads or stores values of noise"
         if name in ("__set__", "grad", "backward") or (name == "__get__" and func == _GRADIENT):
             return _OUT_OF_SIGHT

@@ -133,7 +133,7 @@ def _prelu(w: Writer, x: Handle, weight: Handle) -> str:
     return w.node("PRelu", x.name, slope)
 
 
-@writes("threshold")
+@writes("threshold", "_threshold")
 def _threshold(w: Writer, x: Handle, threshold: float, value: float, *_: Any) -> str:
     above = w.node("Greater", x.name, w.operand(threshold, x.dtype))
     return w.node("Where", above, x.name, w.operand(value, x.dtype))

@@ -58,7 +58,7 @@ class Handle(Value):
 
 def as_array(tensor: Tensor) -> np.ndarray[Any, Any]:
     """A tensor as an array of its own."""
-    return np.ascontiguousarray(tensor.detach().cpu().numpy())
+    return np.array(tensor.detach().cpu().numpy(), order="C")
 
 
 class Weights:
@@ -70,11 +70,16 @@ class Weights:
         self._kept: list[Tensor] = []
         self._count = 0
         self.titles: dict[int, str] = {}
+        #: names of the inputs and outputs of the file
+        self.reserved: set[str] = set()
 
     def fresh(self, stem: str) -> str:
         """A name that was not used before."""
-        self._count += 1
-        return f"{stem}_{self._count}"
+        while True:
+            self._count += 1
+            name = f"{stem}_{self._count}"
+            if name not in self.reserved and name not in self.tensors:
+                return name
 
     def name_of(self, tensor: Tensor, stem: str = "c") -> str:
         """The name under which a constant is stored."""
@@ -87,7 +92,8 @@ class Weights:
         if key not in self._names:
             helper = require("onnx.numpy_helper", extra="onnx", owner="export")
             title = self.titles.get(id(tensor))
-            name = title if title is not None and title not in self.tensors else self.fresh(stem)
+            taken = title is None or title in self.tensors or title in self.reserved
+            name = self.fresh(stem) if title is None or taken else title
             self.tensors[name] = helper.from_array(array, name)
             self._names[key] = name
         self._kept.append(tensor)
