@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from bayesdrop.cli import build_app
 from bayesdrop.export.nodes import Handle, Weights, Writer
 from bayesdrop.export.onnx_file import finished, named_value, rows_of
 from bayesdrop.export.program import Size
+from bayesdrop.likelihoods.warped import Warp
 from bayesdrop.stacked.encode import Encoder
 from bayesdrop.stacked.trees import guess_table
 from bayesdrop.tables import FitOptions, export_table, fit_table, predict_frame, save_table_model
@@ -25,6 +27,7 @@ from bayesdrop.tables.onnx_networks import write_encoder
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
+COUNTED = {"preset": "quick"}
 TINY = {"preset": "quick", "hidden": (8,), "epochs": 5, "num_draws": 12, "search": "none", "restarts": 2}
 
 
@@ -140,14 +143,35 @@ def test_pieces_of_columns_and_boosted_trees_are_those_of_the_encoder(tmp_path: 
     np.testing.assert_allclose(found, encoder(other).numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["none", "asinh", "logit"])
+def test_bounded_and_skewed_targets_have_the_intervals_of_predict(kind: Any, tmp_path: Path) -> None:
+    frame = trips()[["far", "town", "hours"]]
+    frame["hours"] = 1 / (1 + np.exp(-frame["hours"]))
+    warp = Warp(kind, centre=0.5, scale=0.2, low=0.0, high=1.0)
+    model = fit_table(frame, FitOptions("hours", estimator=TINY)).model
+    mixture = model.estimator.mixture_
+    fitted = replace(mixture, target=replace(mixture.target, warp=warp))
+    model.estimator.mixture_ = fitted
+    # Checked against `predict_frame` before it is left.
+    assert export_table(model, tmp_path / "model.onnx", level=0.9).largest_error < 1e-5
+
+
 # what is refused
 
 
-def test_intervals_that_no_held_out_row_can_set_are_refused(numbers: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="held-out rows"):
-        export_table(numbers, tmp_path / "model.onnx", level=0.9999)
+def test_a_level_that_is_none_is_refused(numbers: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         export_table(numbers, tmp_path / "model.onnx", level=2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_targets_of_whole_numbers_are_named(tmp_path: Path) -> None:
+    frame = trips()[["far", "hours"]]
+    frame["hours"] = np.random.default_rng(1).poisson(np.exp(1 + 0.5 * frame["far"]))
+    model = fit_table(frame, FitOptions("hours", task="regression", estimator=COUNTED)).model
+    assert model.estimator.mixture_.likelihood.warp.whole
+    with pytest.raises(ValueError, match=r"'hours' was fitted as whole numbers"):
+        export_table(model, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 
 

@@ -107,7 +107,10 @@ def quantities_program(
         names: of the quantities.
         sizes: two numbers of rows to record with, as in `program_of`.
     """
-    held = [] if likelihood is None else [*likelihood.parameters(), *likelihood.buffers()]
+    held: list[Tensor] = []
+    if likelihood is not None:
+        attributes = [value for value in vars(likelihood).values() if isinstance(value, Tensor)]
+        held = [*likelihood.parameters(), *likelihood.buffers(), *attributes]
 
     def record(rows: int | None) -> Recorded:
         recorder = Recorder()

@@ -28,6 +28,7 @@ from bayesdrop.metrics import (
     rmse,
 )
 from bayesdrop.predict import Prediction
+from bayesdrop.stacked.out_of_fold import interval_levels
 from bayesdrop.tables.cells import Array, Flags, as_labels
 from bayesdrop.tables.deferral import conformal_threshold
 from bayesdrop.tables.schema import Schema
@@ -118,6 +119,11 @@ class Intervals:
     level: float
     shares: Array | None = None
     scaled: Array | None = None
+
+    def probability(self, estimator: Any) -> float:
+        """Of the central interval of a prediction that is taken, where intervals are not scaled."""
+        shares = estimator.mixture_.shares if self.shares is None else self.shares[:, None]
+        return self.level if shares is None else float(interval_levels(shares, self.level)[0])
 
     def __call__(self, estimator: Any, prediction: Prediction) -> tuple[Array, Array]:
         """(N,) lower and upper ends. Where nothing can be guaranteed, the prediction's own interval."""

@@ -21,9 +21,10 @@ from bayesdrop.export.quantities import quantities_program
 from bayesdrop.export.verify import onnx_runner, relative_error
 from bayesdrop.storage import whole_file
 from bayesdrop.tables.columns import MISSING, OTHER, Column
-from bayesdrop.tables.deferral import Deferral, Rule, conformal_threshold
+from bayesdrop.tables.deferral import Deferral, Rule
 from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.onnx_inputs import write_inputs
+from bayesdrop.tables.onnx_intervals import check_target_kind, write_interval
 from bayesdrop.tables.onnx_networks import write_mixture
 from bayesdrop.tables.score import predict_frame
 
@@ -88,6 +89,7 @@ def export_table(
     level = model.level if level is None else level
     if not 0 < level < 1:
         raise ValueError(f"export: the level must be between 0 and 1; got {level}.")
+    check_target_kind(model)
     deferral = model.deferral(rule)
     content, inputs, outputs = _written(model, level, deferral, prefix)
     with whole_file(target, owner="export") as draft:
@@ -113,7 +115,7 @@ def _written(
 
     tail = quantities_program(example, mixture.likelihood, names, ROWS)
     found = dict(zip(names, write_quantities(w, tail, draws), strict=True))
-    ends = _numbers(w, found, model, level) if model.root else _classes(w, found, model)
+    ends = _numbers(w, found, model, level, draws) if model.root else _classes(w, found, model)
     ends |= _deferral(w, ends, made.outside, x, model, deferral)
     ends.pop("max_prob", None)
     ends = {f"{prefix}{name}": value for name, value in ends.items()}
@@ -141,20 +143,14 @@ def _double(w: Writer, value: float) -> str:
     return w.constant(value, torch.float64)
 
 
-def _numbers(w: Writer, found: dict[str, Handle], model: TableModel, level: float) -> dict[str, Handle]:
-    """Moments (N,), and intervals by the errors of held-out rows."""
+def _numbers(
+    w: Writer, found: dict[str, Handle], model: TableModel, level: float, draws: Handle
+) -> dict[str, Handle]:
+    """Moments (N,), and the ends of intervals."""
     ends = {name: _vector(w, value.name) for name, value in found.items()}
-    threshold = conformal_threshold(model.scaled, level)
-    if math.isinf(threshold):
-        least = math.ceil(level / (1 - level))
-        raise ValueError(
-            f"export: intervals of level {level:g} need at least {least:,} held-out rows, and the model has "
-            f"{len(model.scaled):,}; the quantiles that `bayesdrop predict` takes instead cannot be written "
-            "to an ONNX file. Ask for a lower level."
-        )
-    away = w.node("Mul", ends["std"].name, _double(w, threshold))
-    for name, kind in (("lower", "Sub"), ("upper", "Add")):
-        ends[name] = Handle((Size(1),), torch.float64, w.node(kind, ends["mean"].name, away))
+    made = write_interval(w, model, model.intervals(level), draws, ends)
+    for name, end in zip(("lower", "upper"), made, strict=True):
+        ends[name] = Handle((Size(1),), torch.float64, end)
     return ends
 
 

@@ -25,12 +25,22 @@ def _plain(kind: str, w: Writer, x: Handle, *_: Any) -> str:
 
 for _name, _kind in {
     "relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "softsign": "Softsign", "sin": "Sin", "cos": "Cos",
-    "tan": "Tan", "atan": "Atan", "arctan": "Atan", "asin": "Asin", "acos": "Acos", "sinh": "Sinh",
+    "tan": "Tan", "atan": "Atan", "arctan": "Atan", "asin": "Asin", "acos": "Acos",
     "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "log": "Log", "abs": "Abs", "neg": "Neg", "negative": "Neg",
     "sqrt": "Sqrt", "reciprocal": "Reciprocal", "floor": "Floor", "ceil": "Ceil", "round": "Round",
     "sign": "Sign",
 }.items():  # fmt: skip
     writes(_name)(partial(_plain, _kind))
+
+
+@writes("sinh")
+def _sinh(w: Writer, x: Handle) -> str:
+    if x.dtype != torch.float64:
+        return w.node("Sinh", _float(w, x))
+    # onnxruntime has the hyperbolic sine in single precision alone.
+    grown = w.node("Exp", x.name)
+    difference = w.node("Sub", grown, w.node("Reciprocal", grown))
+    return w.node("Mul", difference, w.constant(0.5, torch.float64))
 
 
 @writes("logical_not", "bitwise_not", "invert")
