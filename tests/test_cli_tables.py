@@ -81,7 +81,7 @@ def test_fit_says_every_choice_and_writes_a_folder(folder: Path) -> None:
     assert {path.name for path in (folder / "model").iterdir()} == names
     assert "classification, it is text" in (folder / "class-model.txt").read_text()
     about = json.loads((folder / "model" / "table.json").read_text())["about"]
-    assert (about["rows_fitted"], about["rows_held_out"], about["refitted_to_all_rows"]) == (204, 36, False)
+    assert (about["rows_fitted"], about["rows_held_out"], about["refitted_to_all_rows"]) == (240, 96, False)
 
 
 @pytest.mark.parametrize("model", ["model", "class-model"])
