@@ -71,7 +71,7 @@ def test_fit_says_every_choice_and_writes_a_folder(folder: Path) -> None:
         "missing cells are filled with",
         "town    category: 3 categories",
         "garden  boolean",
-        "36 rows are held out",
+        "each network holds out a part",
         "Targets inside their interval",
         "RMSE of those that stay",
     ):
@@ -81,7 +81,7 @@ def test_fit_says_every_choice_and_writes_a_folder(folder: Path) -> None:
     assert {path.name for path in (folder / "model").iterdir()} == names
     assert "classification, it is text" in (folder / "class-model.txt").read_text()
     about = json.loads((folder / "model" / "table.json").read_text())["about"]
-    assert (about["rows_fitted"], about["rows_held_out"], about["refitted_to_all_rows"]) == (204, 36, False)
+    assert (about["rows_fitted"], about["rows_held_out"], about["refitted_to_all_rows"]) == (240, 96, False)
 
 
 @pytest.mark.parametrize("model", ["model", "class-model"])
@@ -121,7 +121,7 @@ def test_predict_adds_columns_and_changes_nothing_else(folder: Path, tmp_path: P
     assert list(numbers.columns[-8:]) == added
     assert (numbers["reason"].notna() == numbers["defer"]).all()
     np.testing.assert_allclose(numbers["std"] ** 2, numbers["epistemic"] + numbers["aleatoric"])
-    np.testing.assert_allclose((numbers["lower"] + numbers["upper"]) / 2, numbers["mean"])
+    assert ((numbers["lower"] < numbers["mean"]) & (numbers["mean"] < numbers["upper"])).all()
     threshold = load_table_model(folder / "model").deferral().threshold
     assert (numbers["defer"] == (numbers["std"] > threshold)).all()
 
@@ -282,13 +282,23 @@ def test_a_folder_without_rows_explains_with_a_table(folder: Path, tmp_path: Pat
         assert invoke("evaluate", model, folder / "new.csv").exit_code == 0
 
 
+def test_groups_are_told_of_and_refused_where_there_are_none(folder: Path, tmp_path: Path) -> None:
+    asked = ("fit", folder / "houses.csv", "-t", "price", *SMALL)
+    result = invoke(*asked, "-o", tmp_path / "model", "--groups", "town")
+    assert result.exit_code == 0, result.output
+    assert "town    left out" in result.stdout
+    assert "Rows of one town were held out together." in (tmp_path / "model" / "report.html").read_text()
+    refused = invoke(*asked, "-o", tmp_path / "other", "--groups", "twon")
+    assert (refused.exit_code, "Did you mean 'town'" in refused.stderr) == (2, True)
+
+
 def test_kept_rows_are_rows_of_the_table_and_no_others(folder: Path, tmp_path: Path) -> None:
     frame = pd.read_csv(folder / "houses.csv")
     output = tmp_path / "model"
     invoke("fit", folder / "houses.csv", "-t", "price", "-o", output, *SMALL, "--keep-rows", "30")
     model = load_table_model(output)
     assert model.rows is not None
-    assert (len(model.rows), model.rows.of) == (30, 204)
+    assert (len(model.rows), model.rows.of) == (30, 240)
     at = model.rows.numbers.astype(int) - 1
     np.testing.assert_array_equal(model.rows.y, frame["price"].iloc[at])
     sizes = frame["size"].iloc[at].to_numpy()

@@ -188,3 +188,24 @@ def test_recipes_that_make_no_sense_are_refused(options: dict[str, Any], message
         recipe(**options)
     with pytest.raises(ValueError, match="one of 'default'"):
         preset_recipe("bestest", 10, 2)
+
+
+def test_a_short_look_judges_all_and_keeps_networks_of_full_length() -> None:
+    trials = [candidate(p, epochs=10) for p in (0.01, 0.2, 0.9)]
+    plan = recipe(*trials, parts=1, blocks=2, scouts=1, survivors=1, look=0.2)
+    fit = TableFit(table(), plan)
+    jobs, _ = fit.block_jobs(fit.tried[0], 0, range(1))
+    assert [job.settings.epochs for job in jobs] == [2]
+    # Less than one pass sees a part of the rows.
+    short = TableFit(table(), replace(plan, look=0.05))
+    (job,), (held,) = short.block_jobs(short.tried[0], 0, range(1))
+    assert job.rows is not None
+    assert 15 <= len(job.rows) <= 30
+    assert not set(job.rows.tolist()) & set(held.tolist())
+    mixture = fit_tables([table()], plan)[0]
+    assert [row["log_likelihood"] is not None for row in mixture.search] == [True] * 3
+    assert sum(row["picked"] > 0 for row in mixture.search) == 1
+    assert {one.network.settings.epochs for one in mixture.components} == {10}
+    assert len(mixture.components) == 2
+    with pytest.raises(ValueError, match="`look` must be"):
+        recipe(*trials, look=0.0)

@@ -489,8 +489,9 @@ def _crossing(rising: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor) 
         c, at_c = torch.where(same, a, b), torch.where(same, at_a, at_b)
         b, at_b = torch.where(same, b, a), torch.where(same, at_b, at_a)
         a, at_a = x, at_x
-        done = ((b - a).abs() <= 2 * small) | (at_a == 0)
-        if bool(done.all()):
+        # What is found stays where it is.
+        b, at_b = torch.where(at_a == 0, a, b), torch.where(at_a == 0, at_a, at_b)
+        if bool(((b - a).abs() <= 2 * small).all()):
             break
         place, height = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
         fits = (height.square() < place) & ((1 - height).square() < 1 - place)
@@ -500,8 +501,6 @@ def _crossing(rising: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor) 
         least = (small / (b - a).abs()).clamp_max(0.5)
         guess = torch.minimum(torch.maximum(guess, least), 1 - least)
         share = torch.where(fits & guess.isfinite(), guess, 0.5)
-        # What is found stays where it is.
-        b, at_b = torch.where(at_a == 0, a, b), torch.where(at_a == 0, at_a, at_b)
     return torch.minimum(a, b), torch.maximum(a, b)
 
 

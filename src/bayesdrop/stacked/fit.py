@@ -81,6 +81,8 @@ def fit_tables(
             for tried in trials:
                 fit.judge(tried)
     looked = {fit: fit.survivors() for fit in searching}
+    for fit, trials in looked.items():
+        fit.end_look(trials)
     run([(fit, tried, 0, fit.others) for fit, trials in looked.items() for tried in trials if fit.others])
     for fit, trials in looked.items():
         for tried in trials if fit.others else ():
@@ -156,6 +158,9 @@ class TableFit:
         self.start = self._grown() if any(one.needs_start for one in recipe.candidates) else None
         self.tried = [Tried(candidate) for candidate in recipe.candidates if self._is_of_use(candidate)]
         self.proposals = Proposals(recipe, table.seed) if recipe.rounds else None
+        #: whether networks are trained for a first look alone
+        self.looking = recipe.look < 1 and not recipe.rounds and len(self.tried) > recipe.survivors
+        self._looked = self.looking
 
     @property
     def scouts(self) -> range:
@@ -166,7 +171,14 @@ class TableFit:
     @property
     def others(self) -> range:
         """The parts that are left for those candidates which survive the first look."""
-        return range(len(self.scouts), self.parts)
+        return range(0 if self._looked else len(self.scouts), self.parts)
+
+    def end_look(self, survivors: Sequence[Tried]) -> None:
+        """After a first look that was short, what its networks have told is all that is left of them."""
+        if self.looking:
+            for one in survivors:
+                one.networks, one.encoders, one.parts, one.score = [], [], [], None
+        self.looking = False
 
     def _grown(self) -> Start | None:
         """Guesses, one for each of some parts of the rows; a part of ours lies in one of these."""
@@ -211,6 +223,14 @@ class TableFit:
     ) -> Job:
         """A network of a candidate, and rows that tell it when to stop if it has patience."""
         settings = tried.candidate.settings
+        if self.looking:
+            share = self.recipe.look * settings.epochs
+            epochs = max(1, round(share))
+            settings = replace(settings, epochs=epochs, check_every=min(epochs, settings.check_every))
+            if rows is not None and share < 1:
+                # Less than one pass: a part of the rows is seen once.
+                some = self._order(network + 500_000)[: max(1, math.ceil(share * len(rows)))]
+                rows = rows[torch.from_numpy(np.flatnonzero(np.isin(rows.numpy(), some)))]
         return Job(
             self._encoding(tried.candidate, part)[1],
             self.table.targets,

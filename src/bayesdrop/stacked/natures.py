@@ -133,7 +133,7 @@ def _judged(look: _Look, networks: Sequence[Trained]) -> Array:
 
 
 def _is_better(gain: Array) -> bool:
-    """Whether densities gain by two standard errors, and errors do not grow.
+    """Whether densities gain by two standard errors, and errors do not grow by one.
 
     Densities alone would take a map whose noise suits and whose shape does not: what is straight is bent by
     it, and the ends of the table are far off.
@@ -141,8 +141,8 @@ def _is_better(gain: Array) -> bool:
     known = gain[~np.isnan(gain).any(1)]
     if len(known) < 2 * _PARTS:
         return False
-    error = known[:, 0].std(ddof=1) / math.sqrt(len(known))
-    return bool(known[:, 0].mean() > 2 * error and known[:, 1].mean() >= 0)
+    gains, errors = known.mean(0), known.std(0, ddof=1) / math.sqrt(len(known))
+    return bool(gains[0] > 2 * errors[0] and gains[1] > -errors[1])
 
 
 def _look(table: TrainingTable, warp: Warp) -> _Look:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bayesdrop.errors import is_one_of, must, must_be_flag, whole_number
+from bayesdrop.errors import is_one_of, must, must_be_flag, real_number, whole_number
 from bayesdrop.stacked.heads import LOGITS
 from bayesdrop.stacked.settings import NoiseModel, Settings
 
@@ -16,6 +16,8 @@ __all__ = ["PRESETS", "Candidate", "FitRecipe", "bins_for", "preset_recipe"]
 _WIDE = 12
 #: rows from which the papers' networks have 100 units instead of 50
 _MANY = 40_000
+#: rows from which on every pass over a table counts
+_LONG = 100_000
 #: noise models with one level for all rows
 _LEVELS = ("fixed", "map", "learned")
 
@@ -74,6 +76,8 @@ class FitRecipe:
         blocks: how many blocks of `parts` networks are picked.
         scouts: parts that are held out for a first look at all candidates; all of them if None.
         survivors: candidates that go on after the first look, to the parts that are left.
+        look: share of its epochs that a network is trained for at the first look. Below 1, the networks of
+            that look are only judged, and the survivors are trained in full.
         holdout: "random" parts, or the "last" rows as they stand (one part: folds of 5 are 20 %).
         refit: train the candidate that is best on all rows, `restarts` times.
         restarts: networks of a refit, or of a fit without search.
@@ -96,6 +100,7 @@ class FitRecipe:
     blocks: int = 1
     scouts: int | None = None
     survivors: int = 3
+    look: float = 1.0
     holdout: Literal["random", "last"] = "random"
     refit: bool = False
     restarts: int = 1
@@ -128,6 +133,7 @@ class FitRecipe:
             scouts = whole_number("FitRecipe", "scouts", self.scouts, at_least=1)
             object.__setattr__(self, "scouts", scouts)
         must_be_flag("FitRecipe", natures=self.natures)
+        real_number("FitRecipe", "look", self.look, "in (0, 1]", above=0, at_most=1)
         if self.natures and any(one.settings.noise in _LEVELS for one in self.candidates):
             raise ValueError(must("FitRecipe", "natures", "False with one noise level for all rows", True))
         for name in ("blocks", "survivors", "restarts", "num_draws", "judge_draws", "batch"):
@@ -249,7 +255,7 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     width = 128 if small else 192 if rows < 20_000 else 256
     # More than 32 of a handful of rows would only repeat them.
     batch = 32 if rows <= 32 else 96 if small else 128 if rows < 20_000 else 256
-    steps = 700 if small else 2500 if rows < 20_000 else 9000
+    steps = 700 if small else 2500 if rows < 20_000 else 9000 if rows < _LONG else 6000
     epochs = max(1, min(250, round(steps * batch / rows)))
     common: dict[str, Any] = {"noise": noise, "batch_size": batch, "epochs": epochs, "check_every": epochs}
     common["lr"] = 3e-3
@@ -257,7 +263,7 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     rough = Settings(hidden=(width,) * 2, p=0.1 if small else 0.05, activation="relu", **common)
     smooth = Settings(hidden=(width,) * 2, p=0.01, activation="silu", **common)
     deep = replace(smooth, hidden=(width,) * 3)
-    most = 32 if small else 64
+    most = 32 if small else 64 if rows < _LONG else 16
     bins = bins_for(rows, columns, most=most)
     candidates = [Candidate(rough)]
     if small:
@@ -279,11 +285,13 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     # Few rows: every row is held out in turn. Many: some 1,400 are enough to choose by.
     folds = min(8 if small else 10 if rows < 20_000 else 20, max(2, rows))
     parts = min(folds, max(1, -(-1400 * folds // rows)))
-    blocks = 4 if small else 3 if parts > 1 else 6
+    blocks = 4 if small or rows >= 20_000 else 3 if parts > 1 else 6
     scouts = 3 if parts >= 6 else 1
+    # A fifth of a long training tells who will be good.
+    long: dict[str, Any] = {"look": 0.2, "survivors": 2} if rows >= 20_000 else {}
     return FitRecipe(
         tuple(candidates), folds=folds, parts=parts, blocks=blocks, scouts=scouts, tails=True,
-        natures=noise == "heteroscedastic",
+        natures=noise == "heteroscedastic", **long,
     )  # fmt: skip
 
 
@@ -296,7 +304,7 @@ def best_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic
         noise: "heteroscedastic", "classes" or "labels", or another noise model.
     """
     usual = default_recipe(rows, columns, noise=noise)
-    return replace(usual, scouts=None, blocks=2 * usual.blocks, num_draws=2 * usual.num_draws)
+    return replace(usual, scouts=None, look=1.0, blocks=2 * usual.blocks, num_draws=2 * usual.num_draws)
 
 
 def quick_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic") -> FitRecipe:
