@@ -57,8 +57,8 @@ class Config:
 
 
 SMOKE = Config(
-    seeds=2, curve_rows=20, curve_steps=10, images="digits", num_train=300, epochs=1, num_test=60,
-    sizes=(40, 80), steps=8, repeats=2, most=40, num_draws=4,
+    seeds=1, curve_rows=20, curve_steps=10, images="digits", num_train=300, epochs=1, num_test=60,
+    sizes=(40, 80), steps=8, repeats=1, most=40, num_draws=4,
 )  # fmt: skip
 PRESETS = {
     "quick": Config(

@@ -38,7 +38,10 @@ def _curves(ax: Any, arrays: Any) -> None:
             linestyle="--" if exact else "-", linewidth=1.6,
         )  # fmt: skip
     names = {"xlabel": "x (data in the grey bands)", "ylabel": "spread, 1 at the data", "yscale": "log"}
-    finish_axes(ax, "Off the data: does the spread grow?", legend="upper center", grid=True, **names)
+    finish_axes(ax, "Off the data: does the spread grow?", grid=True, **names)
+    # Room for the names above the curves.
+    ax.set_ylim(top=ax.get_ylim()[1] * 12)
+    ax.legend(loc="upper center", ncols=2, fontsize=9, frameon=False)
 
 
 def _kinds(ax: Any, arrays: Any) -> None:
@@ -57,20 +60,17 @@ def _kinds(ax: Any, arrays: Any) -> None:
             )  # fmt: skip
     ax.set_xticks(range(len(METHODS)), METHODS)
     ax.axhline(0.5, color="0.5", linewidth=0.8, linestyle=":")
-    finish_axes(
-        ax,
-        "Two kinds: what does each detect?",
-        legend="lower right",
-        grid="y",
-        ylabel="AUROC against clean images",
-    )
+    limits = {"ylim": (max(0.0, float(values.min()) - 0.35), 1.02), "ylabel": "AUROC against clean images"}
+    finish_axes(ax, "Two kinds: what does each detect?", legend="lower right", grid="y", **limits)
 
 
 def _sizes(ax: Any, arrays: Any) -> None:
     for name, color in (("fixed", "#1A1A1A"), ("learned", "#E69F00")):
         values = np.asarray(arrays[f"size {name}"], dtype=float)
         ax.plot(arrays["sizes"], values, marker="o", color=color, label=f"{name} rate")
-    names = {"xlabel": "rows N", "ylabel": "epistemic standard deviation", "xscale": "log", "ylim": (0, None)}
+    highest = max(*arrays["size fixed"], *arrays["size learned"])
+    names = {"xlabel": "rows N", "ylabel": "epistemic standard deviation", "xscale": "log"}
+    ax.set_ylim(0, 1.15 * float(highest))
     finish_axes(ax, "More data: does the spread shrink?", legend=True, grid=True, **names)
 
 

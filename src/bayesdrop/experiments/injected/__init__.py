@@ -59,7 +59,7 @@ class Config:
 
 
 SMOKE = Config(
-    tables=("friedman",), splits=2, most_rows=200, steps=40, images=("digits",), num_seeds=2, num_train=300,
+    tables=("friedman",), splits=2, most_rows=200, steps=40, images=("digits",), num_seeds=1, num_train=300,
     epochs=1, held_out_images=100, num_test=100, num_draws=6, image_draws=6, members=2,
 )  # fmt: skip
 PRESETS = {
