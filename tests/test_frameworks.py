@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
 SECTION = re.compile(r"^## (.*?)$(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 NEEDS = re.compile(r"<!-- needs: (.*?) -->")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-SECTIONS = {title: text for title, text in SECTION.findall(PAGE.read_text())}
+SECTIONS = dict(SECTION.findall(PAGE.read_text()))
 
 
 @pytest.mark.parametrize("title", SECTIONS)
