@@ -311,6 +311,7 @@ class Chooses(nn.Module):
         ({"model": bd.Gaussian(1.0)}, "a network"),
         ({"example": "rows"}, "`example` must be"),
         ({"example": torch.zeros(0, 6)}, "at least one row"),
+        ({"example": torch.tensor(1.0)}, "rows on axis 0"),
         ({"format": "tflite"}, "'onnx' or 'torch'"),
         ({"masks": "independent"}, "'constants' or 'input'"),
         ({"num_draws": 1}, "at least 2"),

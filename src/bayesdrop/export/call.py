@@ -171,6 +171,8 @@ def export(
             must("export", "example", "a tensor, an array, or a tuple or mapping of such", type(example))
         )
     own, given = _copied(model), _on_cpu(model, example)
+    if any(tensor.dim() == 0 for tensor in tensors_in(arguments(given))):
+        raise ValueError(must("export", "example", "tensors with rows on axis 0", "a number as a tensor"))
     if num_rows(given, "export") < 1:
         raise ValueError(must("export", "example", "at least one row", 0))
     rules = {"include": include, "exclude": exclude, "output": output}
