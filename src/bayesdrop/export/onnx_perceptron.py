@@ -17,12 +17,12 @@ from bayesdrop.inputs import tensors_in
 from bayesdrop.operations import TABLE
 from bayesdrop.trace import Leaf, Ref
 
-__all__ = ["Chain", "chain_of", "write_chain"]
+__all__ = ["LARGE_ROWS", "Chain", "chain_of", "write_chain"]
 
 #: draws in one product: of batches of any size, and of small ones alone
 _DRAWS, _SMALL_DRAWS = 5, 10
 #: rows, weights and the share of kept units from which on gathering the kept units is less work
-_ROWS, _WEIGHTS, _KEPT = 128, 2**16, 0.7
+LARGE_ROWS, _WEIGHTS, _KEPT = 128, 2**16, 0.7
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def write_chain(main: Writer, chain: Chain, noise: dict[int, tuple[str, Packed]]
     packed = {index: one for index, (_, one) in noise.items()}
     if main.rows is None or not chain.kept_units_pay(packed):
         return _stacked(main, chain, noise, num_draws, _DRAWS)
-    many = main.node("GreaterOrEqual", main.rows, main.whole(_ROWS))
+    many = main.node("GreaterOrEqual", main.rows, main.whole(LARGE_ROWS))
     condition = main.node("Reshape", many, main.whole())
     branches = {
         "then_branch": _branch(main, "kept_units", lambda w: _kept(w, chain, noise)),
