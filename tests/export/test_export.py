@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,12 @@ def session(path: Path) -> Any:
     return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
+@lru_cache(maxsize=1)
+def program(path: Path) -> Any:
+    """A program of torch.export, which takes a while to load."""
+    return torch.export.load(io.BytesIO(path.read_bytes())).module()
+
+
 def answers(done: bd.Exported, x: Any, **more: Any) -> dict[str, np.ndarray]:
     """What the file says of inputs, by name."""
     arrays = [tensor.numpy() for tensor in tensors_in(arguments(x))]
@@ -35,8 +42,8 @@ def answers(done: bd.Exported, x: Any, **more: Any) -> dict[str, np.ndarray]:
     if done.format == "onnx":
         found = session(done.path).run(list(done.outputs), inputs)
     else:
-        module = torch.export.load(io.BytesIO(done.path.read_bytes())).module()
-        found = [part.detach().numpy() for part in module(*map(torch.from_numpy, inputs.values()))]
+        made = program(done.path)(*map(torch.from_numpy, inputs.values()))
+        found = [part.detach().numpy() for part in made]
     return dict(zip(done.outputs, found, strict=True))
 
 
@@ -304,6 +311,7 @@ class Chooses(nn.Module):
         ({"model": bd.Gaussian(1.0)}, "a network"),
         ({"example": "rows"}, "`example` must be"),
         ({"example": torch.zeros(0, 6)}, "at least one row"),
+        ({"example": torch.tensor(1.0)}, "rows on axis 0"),
         ({"format": "tflite"}, "'onnx' or 'torch'"),
         ({"masks": "independent"}, "'constants' or 'input'"),
         ({"num_draws": 1}, "at least 2"),

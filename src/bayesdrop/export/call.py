@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.errors import is_one_of, must, must_be_flag, must_be_module, whole_number
-from bayesdrop.export.onnx_file import Plan, onnx_model
+from bayesdrop.export.onnx_file import Plan, onnx_model, rows_to_try
 from bayesdrop.export.packing import noise_of, packed
 from bayesdrop.export.program import Program, Recorded, program_of, size_at
 from bayesdrop.export.quantities import default_names, known_names, quantities_program
@@ -171,6 +171,8 @@ def export(
             must("export", "example", "a tensor, an array, or a tuple or mapping of such", type(example))
         )
     own, given = _copied(model), _on_cpu(model, example)
+    if any(tensor.dim() == 0 for tensor in tensors_in(arguments(given))):
+        raise ValueError(must("export", "example", "tensors with rows on axis 0", "a number as a tensor"))
     if num_rows(given, "export") < 1:
         raise ValueError(must("export", "example", "at least one row", 0))
     rules = {"include": include, "exclude": exclude, "output": output}
@@ -180,8 +182,11 @@ def export(
     }
     plan = _planned(own, given, num_draws, seed, frozen_copy(likelihood), names, rules, dynamic_batch, masks)
     with whole_file(target, owner="export") as draft:
+        sizes: tuple[int, ...] = (1, 4)
         if format == "onnx":
-            draft.write_bytes(onnx_model(plan).SerializeToString())
+            made = onnx_model(plan)
+            draft.write_bytes(made.SerializeToString())
+            sizes = rows_to_try(made)
         else:
             write_torch(plan, _rows_of(given, ROWS[0]) if dynamic_batch else given, draft)
         error = check_file(
@@ -190,7 +195,7 @@ def export(
             plan,
             own,
             given,
-            dynamic=dynamic_batch,
+            sizes=sizes if dynamic_batch else (),
             options={"num_draws": num_draws, "seed": seed, "likelihood": likelihood, **rules},
         )
         size = draft.stat().st_size

@@ -11,7 +11,7 @@ import torch
 
 from bayesdrop.errors import require
 from bayesdrop.export.nodes import DTYPES, IR_VERSION, OPSET, CannotExport, Handle, Weights, Writer
-from bayesdrop.export.onnx_perceptron import chain_of, write_chain
+from bayesdrop.export.onnx_perceptron import LARGE_ROWS, chain_of, write_chain
 from bayesdrop.export.packing import Packed
 from bayesdrop.export.program import Program, Size, Step, Value
 from bayesdrop.trace import Leaf
@@ -23,6 +23,7 @@ __all__ = [
     "named_value",
     "onnx_model",
     "rows_of",
+    "rows_to_try",
     "write_draws",
     "write_quantities",
 ]
@@ -80,6 +81,11 @@ def onnx_model(plan: Plan) -> Any:
         for leaf, name in zip(program.leaves, plan.noise_names, strict=True):
             known.append(named_value(name, ("draws", *leaf.shape), Value(leaf.shape, leaf.dtype)))
     return finished(main, known, dict(zip(plan.outputs, ends, strict=True)), plan.facts)
+
+
+def rows_to_try(model: Any) -> tuple[int, ...]:
+    """Numbers of rows that take every branch of a graph: large batches may have one of their own."""
+    return (1, 4, LARGE_ROWS) if any(node.op_type == "If" for node in model.graph.node) else (1, 4)
 
 
 def rows_of(main: Writer, name: str) -> str:

@@ -17,12 +17,12 @@ from bayesdrop.inputs import tensors_in
 from bayesdrop.operations import TABLE
 from bayesdrop.trace import Leaf, Ref
 
-__all__ = ["Chain", "chain_of", "write_chain"]
+__all__ = ["LARGE_ROWS", "Chain", "chain_of", "write_chain"]
 
-#: draws in one product
-_DRAWS = 5
+#: draws in one product: of batches of any size, and of small ones alone
+_DRAWS, _SMALL_DRAWS = 5, 10
 #: rows, weights and the share of kept units from which on gathering the kept units is less work
-_ROWS, _WEIGHTS, _KEPT = 128, 2**16, 0.7
+LARGE_ROWS, _WEIGHTS, _KEPT = 128, 2**16, 0.7
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,12 @@ def write_chain(main: Writer, chain: Chain, noise: dict[int, tuple[str, Packed]]
     """
     packed = {index: one for index, (_, one) in noise.items()}
     if main.rows is None or not chain.kept_units_pay(packed):
-        return _stacked(main, chain, noise, num_draws)
-    many = main.node("GreaterOrEqual", main.rows, main.whole(_ROWS))
+        return _stacked(main, chain, noise, num_draws, _DRAWS)
+    many = main.node("GreaterOrEqual", main.rows, main.whole(LARGE_ROWS))
     condition = main.node("Reshape", many, main.whole())
     branches = {
         "then_branch": _branch(main, "kept_units", lambda w: _kept(w, chain, noise)),
-        "else_branch": _branch(main, "stacked", lambda w: _stacked(w, chain, noise, num_draws)),
+        "else_branch": _branch(main, "stacked", lambda w: _stacked(w, chain, noise, num_draws, _SMALL_DRAWS)),
     }
     return main.node("If", condition, **branches)
 
@@ -180,9 +180,11 @@ def _applied(body: Writer, part: _Part, name: str, shape: Any) -> str:
     return body.written(part.step, [Value(shape, torch.float32)])[0]
 
 
-def _stacked(w: Writer, chain: Chain, noise: dict[int, tuple[str, Packed]], num_draws: int) -> str:
-    """Several draws in one product: (C, N, units) by the weights."""
-    chunks = -(-num_draws // _DRAWS)
+def _stacked(
+    w: Writer, chain: Chain, noise: dict[int, tuple[str, Packed]], num_draws: int, together: int
+) -> str:
+    """Several draws in one product: (C, N, units) by the weights; `together` is the most of them."""
+    chunks = -(-num_draws // together)
     size = -(-num_draws // chunks)
     inputs = []
     for name, packed in noise.values():

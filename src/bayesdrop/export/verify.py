@@ -69,7 +69,7 @@ def check_file(
     model: nn.Module,
     given: Inputs,
     *,
-    dynamic: bool,
+    sizes: tuple[int, ...],
     options: Mapping[str, Any],
 ) -> float:
     """Raise unless a file answers what `predict` answers; returns its largest relative error.
@@ -80,7 +80,7 @@ def check_file(
         plan: what it holds.
         model: whose draws it holds.
         given: the example.
-        dynamic: whether it takes any number of rows.
+        sizes: other numbers of rows to run it with; none if it takes those of the example alone.
         options: of `predict`.
     """
     try:
@@ -93,7 +93,7 @@ def check_file(
             masks[name] = noise_of(leaf, options["num_draws"], options["seed"]).numpy()
     rows = num_rows(given, "export")
     largest = 0.0
-    for size in (rows, 1, 4) if dynamic else (rows,):
+    for size in (rows, *sizes):
         batch = _other_rows(given, size)
         arrays = [tensor.numpy() for tensor in tensors_in(arguments(batch))]
         inputs = dict(zip(plan.inputs, arrays, strict=True)) | masks
@@ -116,7 +116,7 @@ def check_file(
             if not gap <= _allowed(wanted, name, scale):
                 raise RuntimeError(
                     f"export: the file's {name!r} of {size} rows differs from predict by {gap:.1e}, "
-                    "relative to its largest number; it is not left behind." + (_HINT if dynamic else "")
+                    "relative to its largest number; it is not left behind." + (_HINT if sizes else "")
                 )
             largest = max(largest, gap)
     return largest

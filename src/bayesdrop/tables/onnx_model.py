@@ -15,7 +15,7 @@ from torch import Tensor
 from bayesdrop.errors import require
 from bayesdrop.export.call import ROWS, checked_path
 from bayesdrop.export.nodes import Handle, Weights, Writer
-from bayesdrop.export.onnx_file import finished, rows_of, write_quantities
+from bayesdrop.export.onnx_file import finished, rows_of, rows_to_try, write_quantities
 from bayesdrop.export.program import Dims, Size
 from bayesdrop.export.quantities import quantities_program
 from bayesdrop.export.verify import onnx_runner, relative_error
@@ -91,16 +91,18 @@ def export_table(
         raise ValueError(f"export: the level must be between 0 and 1; got {level}.")
     check_target_kind(model)
     deferral = model.deferral(rule)
-    content, inputs, outputs = _written(model, level, deferral, prefix)
+    made, inputs, outputs = _written(model, level, deferral, prefix)
+    content: bytes = made.SerializeToString()
+    sizes = (40, 7, *rows_to_try(made))
     with whole_file(target, owner="export") as draft:
         draft.write_bytes(content)
-        error = _checked(model, str(draft), outputs, level, deferral, prefix)
+        error = _checked(model, str(draft), outputs, sizes, level, deferral, prefix)
     return ExportedTable(target, inputs, outputs, len(content), model.estimator.mixture_.num_draws, error)
 
 
 def _written(
     model: TableModel, level: float, deferral: Deferral, prefix: str
-) -> tuple[bytes, dict[str, str], tuple[str, ...]]:
+) -> tuple[Any, dict[str, str], tuple[str, ...]]:
     w, mixture = Writer(Weights(), None), model.estimator.mixture_
     w.weights.reserved = {column.name for column in model.schema.columns}
     made = write_inputs(w, model.schema)
@@ -130,8 +132,7 @@ def _written(
         "level": str(level),
         "defer": str(deferral),
     } | {f"input {name}": what for name, what in made.kinds.items()}
-    content: bytes = finished(w, made.given, ends, facts).SerializeToString()
-    return content, made.kinds, tuple(ends)
+    return finished(w, made.given, ends, facts), made.kinds, tuple(ends)
 
 
 def _vector(w: Writer, name: str, dtype: torch.dtype = torch.float64) -> Handle:
@@ -215,7 +216,13 @@ _FINITE = (*_OF_NUMBERS, "lower", "upper", "entropy", "mutual_information", "max
 
 
 def _checked(
-    model: TableModel, path: str, outputs: tuple[str, ...], level: float, deferral: Deferral, prefix: str
+    model: TableModel,
+    path: str,
+    outputs: tuple[str, ...],
+    sizes: tuple[int, ...],
+    level: float,
+    deferral: Deferral,
+    prefix: str,
 ) -> float:
     """Run the file on made-up rows, twice, and compare it with `predict_frame`."""
     try:
@@ -223,7 +230,7 @@ def _checked(
     except Exception as error:
         raise RuntimeError(f"export: the file that was written cannot be loaded ({error}).") from error
     largest = 0.0
-    for rows in (40, 1, 7):
+    for rows in sizes:
         frame, cells = made_up_rows(model, rows, seed=rows)
         truth = predict_frame(model, frame, level=level, deferral=deferral)
         found, again = run(cells), run(cells)
