@@ -241,8 +241,9 @@ def kills(folder: Path, rows: int, count: int) -> dict[str, Any]:
                     break
                 driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             before = len(list(output.glob("_parts/0*.json")))
-            # Once a further part is there, or after a while, a driver or a worker dies.
-            patience = time.monotonic() + chance.uniform(2, 20)
+            # Once a further part is there, or at any moment, a driver or a worker dies.
+            at_once = chance.random() < 0.25
+            patience = time.monotonic() + (chance.uniform(1, 20) if at_once else 300)
             while driver.poll() is None and time.monotonic() < patience:
                 if len(list(output.glob("_parts/0*.json"))) > before + chance.randint(0, 1):
                     break

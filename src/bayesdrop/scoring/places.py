@@ -79,7 +79,8 @@ def find_sources(addresses: Sequence[str | os.PathLike[str]]) -> list[Source]:
     for given in addresses:
         address = os.fspath(given)
         for one in _expanded(address):
-            found.setdefault(one, _source_at(one))
+            source = _source_at(one)
+            found.setdefault(source.address, source)
     if not found:
         raise ValueError(must("predict", "data", "at least one table", list(map(str, addresses))))
     return list(found.values())

@@ -176,7 +176,8 @@ def _settled(folder: Folder, plan: Mapping[str, Any], *, force: bool) -> tuple[R
     ours = {_PLAN, _MANIFEST, _LOCK, RECORDS}
     other = sorted(name for name in names if name not in ours and not name.startswith("part-"))
     begun = _read(folder, _MANIFEST, names) or _read(folder, _PLAN, names)
-    if other or (names.keys() - {_LOCK} and begun is None and not _is_bare(names)):
+    # A process that was killed before it had a plan leaves the lock alone.
+    if other or (begun is None and names.keys() - {_LOCK}):
         shown = ", ".join((other or sorted(names.keys() - {_LOCK}))[:3])
         raise ValueError(f"{folder} holds files of something else ({shown}); they are not touched.")
     wanted = json.loads(json.dumps(plan))
@@ -208,11 +209,6 @@ def _settled(folder: Folder, plan: Mapping[str, Any], *, force: bool) -> tuple[R
     folder.remove(_MANIFEST)
     folder.write(_PLAN, to_json({"plan": wanted}))
     return None
-
-
-def _is_bare(names: Mapping[str, int]) -> bool:
-    """Whether there is nothing but what a process leaves that was killed before it had a plan."""
-    return not names.keys() - {_LOCK}
 
 
 def _read(folder: Folder, name: str, names: Mapping[str, int]) -> dict[str, Any] | None:
