@@ -17,7 +17,7 @@ import pytest
 from torch import nn
 
 import bayesdrop as bd
-from bayesdrop.engines import LocalEngine, RayEngine
+from bayesdrop.engines import LocalEngine, RayEngine, running_on
 from bayesdrop.scoring import score_tables
 
 pytest.importorskip("ray", reason="ray is not installed (extra ray)")
@@ -155,7 +155,7 @@ def test_searches_on_the_ray_backend_of_joblib_are_those_of_one_process(cluster:
         grid = {"length_scale": [0.01, 0.1]}
         return DropoutRegressor(**options, search="grid", grid=grid, processes=2, random_state=0).fit(x, y)
 
-    with joblib.parallel_config("sequential"):
+    with joblib.parallel_config("sequential"), running_on(LocalEngine(1)):
         alone, alone_gridded = searched(), gridded()
     with joblib.parallel_config("ray"):
         shared, shared_gridded = searched(), gridded()
