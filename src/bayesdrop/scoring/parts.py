@@ -8,11 +8,10 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from bayesdrop.scoring.places import Folder, Source
-from bayesdrop.scoring.scorer import folder_digest, loaded_once
+from bayesdrop.scoring.stored import file_digest, folder_digest, loaded_once
 from bayesdrop.storage import BadJson, from_json, to_json
 from bayesdrop.tables import Rule, Schema, load_table_model, open_table, score_file
 from bayesdrop.tables.reading import PARQUET
@@ -180,7 +179,7 @@ def score_part(job: Job, part: Part) -> Record:
             force=True,
             chunk_rows=job.chunk_rows,
         )
-        size, digest = draft.stat().st_size, _digest(draft)
+        size, digest = draft.stat().st_size, file_digest(draft)
     part.source.check_unchanged()
     record = Record(
         part=part.number,
@@ -222,8 +221,3 @@ def _model(job: Job) -> Any:
         return load_table_model(job.model)
 
     return loaded_once(("job", job.model, job.digest), make)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,7 +15,7 @@ from bayesdrop.errors import whole_number
 from bayesdrop.progress import progress_bar
 from bayesdrop.scoring.parts import RECORDS, Job, Part, Record, plan_parts, read_record, score_part
 from bayesdrop.scoring.places import Folder, Source, find_sources, open_folder
-from bayesdrop.scoring.scorer import folder_digest
+from bayesdrop.scoring.stored import folder_digest
 from bayesdrop.storage import BadJson, from_json, to_json
 from bayesdrop.tables import Rule, Schema, load_table_model
 from bayesdrop.tables.reading import PARQUET
