@@ -286,6 +286,7 @@ def _rewritten(output: Path, stamps: dict[str, int]) -> list[str]:
             continue
         if stamps.setdefault(record.stem, stamp) != stamp:
             changed.append(record.stem)
+            stamps[record.stem] = stamp
     return changed
 
 
