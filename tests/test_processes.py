@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bayesdrop.processes import process_pool
+from bayesdrop.randomness import is_alone
 
 
 def stopped_pool() -> None:
@@ -30,3 +31,5 @@ def test_a_stop_ends_the_processes_of_a_pool() -> None:
 def test_each_process_has_one_thread() -> None:
     with process_pool(1) as pool:
         assert pool.submit(torch.get_num_threads).result() == 1
+        # The thread that waits for the end of the parent draws no random numbers.
+        assert pool.submit(is_alone).result()

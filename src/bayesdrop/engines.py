@@ -156,6 +156,8 @@ class RayEngine(Engine):
 
     def _start(self, ray: Any) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Ray's workers have the lowest priority unless told otherwise, and starve beside any other work.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if self.address is None:
             options |= {"address": "local", "num_cpus": self.workers, "include_dashboard": False}

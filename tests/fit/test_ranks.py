@@ -141,6 +141,51 @@ except bd.Diverged as error:
 """
 
 
+# FSDP2 shards one module that holds the model and the objective: inside of its forward the parameters are
+# whole, so that the divergence is of all of them. Parameters of a single number stay whole.
+SHARDED = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+mesh = init_device_mesh("cpu", (2,))
+
+
+class Step(nn.Module):
+    def __init__(self, model, objective):
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, x, y):
+        return self.objective(self.model, x, y).loss
+
+
+for kind in KINDS:
+    noises = [bd.Gaussian(noise_std=0.5, noise="learned").double() for _ in range(2)]
+    whole, sharded = (Step(network(kind), bd.NegativeELBO(noise, num_data=22)) for noise in noises)
+    halves = [slice(0, 11), slice(11, 22)]
+    for place, half in enumerate(halves):
+        torch.manual_seed(100 + place)
+        (whole(x[half], y[half]) / 2).backward()
+    numbers = [p for p in sharded.parameters() if p.dim() == 0]
+    fully_shard(sharded, mesh=mesh, ignored_params=set(numbers))
+    torch.manual_seed(100 + rank)
+    sharded(x[halves[rank]], y[halves[rank]]).backward()
+    for parameter in numbers:
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= 2
+    for (name, one), other in zip(whole.named_parameters(), sharded.parameters(), strict=True):
+        grad = other.grad.full_tensor() if hasattr(other.grad, "full_tensor") else other.grad
+        torch.testing.assert_close(grad, one.grad, rtol=1e-9, atol=1e-9, msg=lambda m: f"{kind} {name}: {m}")
+    torch.optim.Adam(sharded.parameters(), foreach=False).step()
+print(f"rank {rank} agrees")
+"""
+
+
+def test_sharded_parameters_have_the_gradient_of_one_process(run_on_two_ranks: Callable[[str], str]) -> None:
+    pytest.importorskip("torch.distributed.fsdp", reason="this torch has no FSDP2")
+    assert run_on_two_ranks(START + SHARDED).count("agrees") == 2
+
+
 def test_two_processes_are_one_with_the_whole_minibatch(run_on_two_ranks: Callable[[str], str]) -> None:
     assert run_on_two_ranks(START + EQUAL).count("agrees") == 2
 

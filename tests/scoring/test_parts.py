@@ -120,6 +120,25 @@ def test_a_part_that_is_gone_from_a_finished_scoring_is_made_again(models: Path,
     assert (found.found, parts_of(output)) == (2, before)
 
 
+def test_a_part_that_a_lost_worker_had_finished_is_not_done_again(
+    models: Path, tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When one worker dies, all that is under way is given out again; another may have finished its part."""
+    output = tables.parent / "scored"
+
+    class Twice(LocalEngine):
+        def run(self, function: Any, tasks: Any) -> Any:
+            for place, task in enumerate(tasks):
+                first = function(task)
+                monkeypatch.setattr(parts_module, "score_file", None)
+                assert function(task) == first
+                monkeypatch.undo()
+                yield place, first
+
+    found = score_tables(models / "numbers", [tables], output, engine=Twice(1))
+    assert found.scored.rows == 2500
+
+
 def test_two_processes_write_the_files_of_one(models: Path, tables: Path) -> None:
     for workers in (1, 2):
         score_tables(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import pytest
 from torch import nn
 
 import bayesdrop as bd
-from bayesdrop.engines import LocalEngine, RayEngine
+from bayesdrop.engines import LocalEngine, RayEngine, running_on
 from bayesdrop.scoring import score_tables
 
 pytest.importorskip("ray", reason="ray is not installed (extra ray)")
@@ -28,7 +31,7 @@ def cluster() -> Iterator[Any]:
         warnings.simplefilter("ignore")
         import ray
 
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0")
         ray.init(
             address="local",
             num_cpus=2,
@@ -81,3 +84,80 @@ def test_parts_on_ray_are_those_of_one_process(
     )
     assert len(local) == 4
     assert local == ray
+
+
+def dies_once(folder: str, key: Any) -> dict[str, Any]:
+    """A piece that kills the worker which computes it first."""
+    mark = Path(folder) / f"mark-{key['seed']}"
+    if key["seed"] == 1 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"value": np.random.default_rng(key["seed"]).normal(size=3)}
+
+
+def fails(key: Any) -> dict[str, Any]:
+    raise FileNotFoundError(f"no file {key['seed']}")
+
+
+def test_a_piece_whose_worker_is_lost_is_run_again_and_an_error_keeps_its_type(
+    cluster: Any, tmp_path: Path
+) -> None:
+    from bayesdrop.experiments.pieces import PieceCache, run_pieces
+
+    cloudpickle = pytest.importorskip("ray.cloudpickle")
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    cache = PieceCache("lost", folder=tmp_path, engine=RayEngine(workers=2))
+    keys = [{"seed": seed} for seed in range(4)]
+    pieces = run_pieces(keys, partial(dies_once, str(tmp_path)), cache=cache)
+    assert (tmp_path / "mark-1").exists()
+    for seed, piece in enumerate(pieces):
+        assert np.array_equal(piece["value"], np.random.default_rng(seed).normal(size=3))
+    with pytest.raises(FileNotFoundError, match="no file 7") as caught:
+        run_pieces([{"seed": 7}], fails, cache=cache)
+    assert "in the piece seed=7" in caught.value.__notes__
+
+
+def test_an_experiment_on_ray_has_the_numbers_of_one_process(cluster: Any, tmp_path: Path) -> None:
+    from bayesdrop.experiments import run_experiment
+
+    records = [
+        run_experiment(
+            "herlau2022-simulation",
+            preset="smoke",
+            output=tmp_path / name,
+            cache=tmp_path / f"cache-{name}",
+            engine=engine,
+        )
+        for name, engine in (("local", None), ("ray", RayEngine(workers=2)))
+    ]
+    alone, shared = records
+    assert alone.outcome.rows == shared.outcome.rows
+    assert alone.outcome.rows
+
+
+def test_searches_on_the_ray_backend_of_joblib_are_those_of_one_process(cluster: Any) -> None:
+    import joblib
+    from ray.util.joblib import register_ray
+    from sklearn.model_selection import GridSearchCV
+
+    from bayesdrop.estimators import DropoutRegressor
+
+    register_ray()
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    y = x[:, 0] + 0.1 * x[:, 1]
+    options: dict[str, Any] = {"preset": "quick", "hidden": (4,), "epochs": 2, "num_draws": 4}
+
+    def searched() -> Any:
+        model = DropoutRegressor(**options, random_state=0)
+        return GridSearchCV(model, {"p": [0.05, 0.3]}, cv=2, n_jobs=2).fit(x, y)
+
+    def gridded() -> Any:
+        grid = {"length_scale": [0.01, 0.1]}
+        return DropoutRegressor(**options, search="grid", grid=grid, processes=2, random_state=0).fit(x, y)
+
+    with joblib.parallel_config("sequential"), running_on(LocalEngine(1)):
+        alone, alone_gridded = searched(), gridded()
+    with joblib.parallel_config("ray"):
+        shared, shared_gridded = searched(), gridded()
+    assert np.array_equal(alone.cv_results_["mean_test_score"], shared.cv_results_["mean_test_score"])
+    assert np.array_equal(alone_gridded.predict(x), shared_gridded.predict(x))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import bayesdrop as bd
 from bayesdrop.blocks import BLOCK_ROWS
-from bayesdrop.scoring import scorer as scorer_module
+from bayesdrop.scoring import stored
 
 ROWS = 2 * BLOCK_ROWS + 80
 
@@ -117,13 +117,13 @@ def test_a_pickled_scorer_loads_its_model_once_a_process(monkeypatch: pytest.Mon
     scorer = bd.Scorer(mlp(nn.ReLU, 1), num_draws=5)
     sent = pickle.dumps(scorer)
     loads: list[int] = []
-    original = scorer_module.load
+    original = stored.load
 
     def counted(*args: Any, **options: Any) -> nn.Module:
         loads.append(1)
         return original(*args, **options)
 
-    monkeypatch.setattr(scorer_module, "load", counted)
+    monkeypatch.setattr(stored, "load", counted)
     x = rows_of((13,))[:5]
     first = scorer({"x": x})
     for _ in range(3):
@@ -140,7 +140,7 @@ def test_a_path_is_sent_as_a_path_and_another_model_there_is_refused(tmp_path: P
     expected = bd.Scorer(bd.load(path), num_draws=5)({"x": rows_of((13,))})["mean"]
     assert np.array_equal(scorer({"x": rows_of((13,))})["mean"], expected)
     sent = pickle.dumps(bd.Scorer(path, num_draws=5))
-    scorer_module._LOADED.clear()
+    stored._LOADED.clear()
     torch.manual_seed(1)
     bd.save(mlp(nn.ReLU, 1), path)
     with pytest.raises(ValueError, match="is another model than when the scorer was made"):

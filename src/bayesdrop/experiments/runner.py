@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bayesdrop.engines import Engine
+from bayesdrop.engines import Engine, running_on
 from bayesdrop.errors import must, require
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.record import Record, read_record, write_record
@@ -71,12 +71,13 @@ def run_experiment(
         folder=cache,
         revision=experiment.revision,
         fresh=fresh,
-        processes=processes,
+        processes=processes if engine is None else engine.workers,
         earlier=None if earlier is None else earlier_record(name, earlier),
         engine=engine,
     )
     commit, start = _commit(), time.perf_counter()
-    outcome = experiment.run(config, cache=pieces, progress=progress)
+    with running_on(engine):
+        outcome = experiment.run(config, cache=pieces, progress=progress)
     record = Record(
         experiment=name,
         title=experiment.title,

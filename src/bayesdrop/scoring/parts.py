@@ -8,17 +8,26 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from bayesdrop.scoring.places import Folder, Source
-from bayesdrop.scoring.scorer import folder_digest, loaded_once
+from bayesdrop.scoring.stored import file_digest, folder_digest, loaded_once
 from bayesdrop.storage import BadJson, from_json, to_json
 from bayesdrop.tables import Rule, Schema, load_table_model, open_table, score_file
 from bayesdrop.tables.reading import PARQUET
 from bayesdrop.tables.score import Scored
 
-__all__ = ["RECORDS", "Job", "Part", "Record", "plan_parts", "read_record", "score_part"]
+__all__ = [
+    "RECORDS",
+    "Job",
+    "Part",
+    "Record",
+    "find_record",
+    "plan_parts",
+    "read_record",
+    "record_name",
+    "score_part",
+]
 
 #: the folder of the records, in the folder of the parts
 RECORDS = "_parts"
@@ -164,6 +173,10 @@ def score_part(job: Job, part: Part) -> Record:
         job: what all parts have in common.
         part: the rows.
     """
+    # A worker may have finished it and died, or lost its driver, before it could say so.
+    finished = find_record(job, part)
+    if finished is not None:
+        return finished
     start = time.process_time()
     model = replace(_model(job), schema=job.schema)
     part.source.check_unchanged()
@@ -180,7 +193,7 @@ def score_part(job: Job, part: Part) -> Record:
             force=True,
             chunk_rows=job.chunk_rows,
         )
-        size, digest = draft.stat().st_size, _digest(draft)
+        size, digest = draft.stat().st_size, file_digest(draft)
     part.source.check_unchanged()
     record = Record(
         part=part.number,
@@ -198,8 +211,24 @@ def score_part(job: Job, part: Part) -> Record:
         notes=table.notes,
         cpu_seconds=time.process_time() - start,
     )
-    job.output.write(f"{RECORDS}/{part.number:06d}.json", to_json(asdict(record)))
+    job.output.write(record_name(part.number), to_json(asdict(record)))
     return record
+
+
+def record_name(number: int) -> str:
+    """The file of the record of a part."""
+    return f"{RECORDS}/{number:06d}.json"
+
+
+def find_record(job: Job, part: Part) -> Record | None:
+    """The record of a part that is finished, and whose file is there as it was written; else None."""
+    name = record_name(part.number)
+    if job.output.size(name) is None:
+        return None
+    record = read_record(job.output.read(name))
+    if record is None or (record.source, record.span) != (part.source.address, part.span):
+        return None
+    return record if record.file == job.name(part) and job.output.size(record.file) == record.size else None
 
 
 def read_record(content: bytes | Mapping[str, Any]) -> Record | None:
@@ -222,8 +251,3 @@ def _model(job: Job) -> Any:
         return load_table_model(job.model)
 
     return loaded_once(("job", job.model, job.digest), make)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -79,7 +79,8 @@ def find_sources(addresses: Sequence[str | os.PathLike[str]]) -> list[Source]:
     for given in addresses:
         address = os.fspath(given)
         for one in _expanded(address):
-            found.setdefault(one, _source_at(one))
+            source = _source_at(one)
+            found.setdefault(source.address, source)
     if not found:
         raise ValueError(must("predict", "data", "at least one table", list(map(str, addresses))))
     return list(found.values())
@@ -161,6 +162,10 @@ class Folder(ABC):
         """Names of the files in it, or in a folder of it, and their sizes."""
 
     @abstractmethod
+    def size(self, name: str) -> int | None:
+        """The bytes of a file; None if there is none."""
+
+    @abstractmethod
     def read(self, name: str) -> bytes:
         """The content of a file."""
 
@@ -201,6 +206,10 @@ class _LocalFolder(Folder):
         return {
             entry.name: entry.stat().st_size for entry in folder.iterdir() if not entry.name.endswith(hidden)
         }
+
+    def size(self, name: str) -> int | None:
+        path = self.path / name
+        return path.stat().st_size if path.is_file() else None
 
     def read(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
@@ -245,6 +254,11 @@ class _RemoteFolder(Folder):
             return {}
         entries = files.ls(inside, detail=True)
         return {posixpath.basename(str(one["name"])): int(one.get("size") or 0) for one in entries}
+
+    def size(self, name: str) -> int | None:
+        files, inside = self._at(name)
+        files.invalidate_cache()
+        return int(files.info(inside).get("size") or 0) if files.isfile(inside) else None
 
     def read(self, name: str) -> bytes:
         files, inside = self._at(name)

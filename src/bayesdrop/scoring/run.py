@@ -13,9 +13,19 @@ from typing import Any
 from bayesdrop.engines import Engine, LocalEngine
 from bayesdrop.errors import whole_number
 from bayesdrop.progress import progress_bar
-from bayesdrop.scoring.parts import RECORDS, Job, Part, Record, plan_parts, read_record, score_part
+from bayesdrop.scoring.parts import (
+    RECORDS,
+    Job,
+    Part,
+    Record,
+    find_record,
+    plan_parts,
+    read_record,
+    record_name,
+    score_part,
+)
 from bayesdrop.scoring.places import Folder, Source, find_sources, open_folder
-from bayesdrop.scoring.scorer import folder_digest
+from bayesdrop.scoring.stored import folder_digest
 from bayesdrop.storage import BadJson, from_json, to_json
 from bayesdrop.tables import Rule, Schema, load_table_model
 from bayesdrop.tables.reading import PARQUET
@@ -176,7 +186,8 @@ def _settled(folder: Folder, plan: Mapping[str, Any], *, force: bool) -> tuple[R
     ours = {_PLAN, _MANIFEST, _LOCK, RECORDS}
     other = sorted(name for name in names if name not in ours and not name.startswith("part-"))
     begun = _read(folder, _MANIFEST, names) or _read(folder, _PLAN, names)
-    if other or (names.keys() - {_LOCK} and begun is None and not _is_bare(names)):
+    # A process that was killed before it had a plan leaves the lock alone.
+    if other or (begun is None and names.keys() - {_LOCK}):
         shown = ", ".join((other or sorted(names.keys() - {_LOCK}))[:3])
         raise ValueError(f"{folder} holds files of something else ({shown}); they are not touched.")
     wanted = json.loads(json.dumps(plan))
@@ -195,7 +206,7 @@ def _settled(folder: Folder, plan: Mapping[str, Any], *, force: bool) -> tuple[R
         if "parts" in begun:
             # Parts of a finished scoring are gone: those that are there keep their records.
             for record in whole:
-                folder.write(f"{RECORDS}/{record.part:06d}.json", to_json(asdict(record)))
+                folder.write(record_name(record.part), to_json(asdict(record)))
             folder.write(_PLAN, to_json({"plan": wanted}))
             folder.remove(_MANIFEST)
         return None
@@ -208,11 +219,6 @@ def _settled(folder: Folder, plan: Mapping[str, Any], *, force: bool) -> tuple[R
     folder.remove(_MANIFEST)
     folder.write(_PLAN, to_json({"plan": wanted}))
     return None
-
-
-def _is_bare(names: Mapping[str, int]) -> bool:
-    """Whether there is nothing but what a process leaves that was killed before it had a plan."""
-    return not names.keys() - {_LOCK}
 
 
 def _read(folder: Folder, name: str, names: Mapping[str, int]) -> dict[str, Any] | None:
@@ -236,18 +242,10 @@ def _difference(old: Any, new: Mapping[str, Any]) -> str:
 
 def _finished(folder: Folder, job: Job, parts: Sequence[Part]) -> dict[int, Record]:
     """Records of parts that are there, as they were written."""
-    sizes = folder.names()
-    by_number = {part.number: part for part in parts}
-    found: dict[int, Record] = {}
-    for name in folder.names(RECORDS):
-        record = read_record(folder.read(f"{RECORDS}/{name}")) if name.endswith(".json") else None
-        if record is None or record.part not in by_number:
-            continue
-        part = by_number[record.part]
-        same = record.source == part.source.address and record.span == part.span
-        if same and record.file == job.name(part) and sizes.get(record.file) == record.size:
-            found[record.part] = record
-    return found
+    names = folder.names(RECORDS)
+    some = [part for part in parts if Path(record_name(part.number)).name in names]
+    found = {part.number: find_record(job, part) for part in some}
+    return {number: record for number, record in found.items() if record is not None}
 
 
 def _conclude(folder: Folder, job: Job, plan: Mapping[str, Any], records: Sequence[Record]) -> None:

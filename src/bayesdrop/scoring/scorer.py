@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,50 +15,14 @@ from bayesdrop.blocks import BLOCK_ROWS, filled
 from bayesdrop.errors import must, whole_number, whole_seed
 from bayesdrop.likelihoods import Categorical, Likelihood
 from bayesdrop.predict import predict
-from bayesdrop.storage import load, save
+from bayesdrop.scoring.stored import StoredModule, check_digest, file_digest, folder_digest, loaded_once
 
-__all__ = ["Scorer", "folder_digest", "loaded_once"]
+__all__ = ["Scorer"]
 
 Batch = dict[str, NDArray[Any]]
 #: what a prediction can say of a row, for any likelihood, and of classes besides
 _NUMBERS = ("mean", "std", "variance", "epistemic", "aleatoric", "standard_error")
 _CLASSES = ("probs", "label", "entropy", "expected_entropy", "mutual_information", "variation_ratio")
-#: models that a process keeps, those used last
-_MOST_LOADED = 4
-_LOADED: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-_LOCK = threading.Lock()
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """A module in our format: its bytes, or a file that every worker can read."""
-
-    digest: str
-    content: bytes | None = None
-    path: str | None = None
-
-    @staticmethod
-    def of(module: nn.Module, argument: str, build: Callable[[], nn.Module] | None) -> _Stored:
-        with tempfile.TemporaryDirectory(prefix="bayesdrop-") as folder:
-            file = Path(folder) / "module.safetensors"
-            save(module, file)
-            content = file.read_bytes()
-            try:
-                load(file, into=None if build is None else build())
-            except ValueError as error:
-                hint = "Pass `build`, an importable function that makes the model without its weights."
-                raise ValueError(f"Scorer: `{argument}` cannot be sent to workers: {error} {hint}") from error
-        return _Stored(hashlib.sha256(content).hexdigest(), content=content)
-
-    def load(self, build: Callable[[], nn.Module] | None) -> nn.Module:
-        into = None if build is None else build()
-        if self.path is not None:
-            _check_digest(self.path, _file_digest(Path(self.path)), self.digest)
-            return load(self.path, into=into)
-        with tempfile.TemporaryDirectory(prefix="bayesdrop-") as folder:
-            file = Path(folder) / "module.safetensors"
-            file.write_bytes(self.content or b"")
-            return load(file, into=into)
 
 
 class Scorer:
@@ -135,12 +94,12 @@ class Scorer:
         self._inputs = inputs if isinstance(inputs, str | Mapping | None) else _names("inputs", inputs)
         self._build = build
         self._folder: tuple[str, str] | None = None
-        self._model: _Stored | None = None
-        self._likelihood: _Stored | None = None
+        self._model: StoredModule | None = None
+        self._likelihood: StoredModule | None = None
         if isinstance(model, nn.Module):
             if isinstance(model, Likelihood):
                 raise TypeError(must("Scorer", "model", "a network, not what its outputs mean", model))
-            self._model = _Stored.of(model, "model", build)
+            self._model = StoredModule.of(model, "model", build)
         elif not isinstance(model, str | os.PathLike):
             raise TypeError(must("Scorer", "model", "an nn.Module, or the path of a file or folder", model))
         elif Path(model).is_dir():
@@ -150,9 +109,9 @@ class Scorer:
                 raise ValueError(must("Scorer", "likelihood, build, inputs and device", want, "one of them"))
         else:
             path = str(Path(model).absolute())
-            self._model = _Stored(_file_digest(Path(path)), path=path)
+            self._model = StoredModule(file_digest(Path(path)), path=path)
         if likelihood is not None:
-            self._likelihood = _Stored.of(likelihood, "likelihood", None)
+            self._likelihood = StoredModule.of(likelihood, "likelihood", None)
         self.outputs = self._checked_outputs(outputs, likelihood)
 
     def __repr__(self) -> str:
@@ -291,7 +250,7 @@ class Scorer:
         path, digest = self._folder
 
         def make() -> Any:
-            _check_digest(path, folder_digest(path), digest)
+            check_digest(path, folder_digest(path), digest)
             return load_table_model(path)
 
         return loaded_once(("folder", path, digest), make)
@@ -320,41 +279,6 @@ class Scorer:
         if twice:
             raise ValueError(must("Scorer", "keep", "columns with other names than `outputs`", twice))
         return chosen
-
-
-def folder_digest(path: str | os.PathLike[str]) -> str:
-    """A checksum of a model folder: of its `table.json`, which has those of the other files.
-
-    Args:
-        path: a folder that `bayesdrop fit` wrote.
-    """
-    about = Path(path) / "table.json"
-    if not about.is_file():
-        raise ValueError(f"{path} does not hold a table model: there is no table.json.")
-    return _file_digest(about)
-
-
-def loaded_once(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """What `make` gives, made once a process; the few used last are kept."""
-    with _LOCK:
-        if key not in _LOADED:
-            _LOADED[key] = make()
-        _LOADED.move_to_end(key)
-        while len(_LOADED) > _MOST_LOADED:
-            _LOADED.popitem(last=False)
-        return _LOADED[key]
-
-
-def _file_digest(path: Path) -> str:
-    if not path.is_file():
-        raise FileNotFoundError(f"Scorer: there is no file {path}.")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check_digest(path: str, found: str, wanted: str) -> None:
-    if found != wanted:
-        raise ValueError(f"Scorer: {path} is another model than when the scorer was made. Make it anew.")
 
 
 def _names(argument: str, names: Any) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,10 +47,7 @@ def batches_of(path: Path, named: Path, rows: int, span: tuple[int, int] | None 
     """
     with _opened(path, named) as file:
         if path.name.lower().endswith(PARQUET):
-            if span is None:
-                yield from file.iter_batches(batch_size=rows)
-            else:
-                yield from _spanned(file, rows, *span)
+            yield from _filled(_spanned(file, rows, *(span or (0, file.metadata.num_rows))), rows)
             return
         for place in range(file.num_record_batches):
             batch = file.get_batch(place)
@@ -60,21 +56,34 @@ def batches_of(path: Path, named: Path, rows: int, span: tuple[int, int] | None 
 
 
 def _spanned(file: Any, rows: int, first: int, last: int) -> Iterator[Any]:
-    """Batches of the rows from `first` up to `last`."""
-    sizes = [file.metadata.row_group(place).num_rows for place in range(file.metadata.num_row_groups)]
-    ends = list(itertools.accumulate(sizes))
-    starts = [end - size for end, size in zip(ends, sizes, strict=True)]
-    chosen = [place for place in range(len(sizes)) if ends[place] > first and starts[place] < last]
-    if not chosen:
-        return
-    at = starts[chosen[0]]
-    for batch in file.iter_batches(batch_size=rows, row_groups=chosen):
-        begin, end = max(first - at, 0), min(last - at, batch.num_rows)
-        if begin < end:
-            yield batch.slice(begin, end - begin)
-        at += batch.num_rows
-        if at >= last:
-            return
+    """Batches of the rows from `first` up to `last`, by groups: a reader of several keeps all it read."""
+    at = 0
+    for group in range(file.metadata.num_row_groups):
+        end = at + file.metadata.row_group(group).num_rows
+        if end > first and at < last:
+            for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
+                start, stop = max(first - at, 0), min(last - at, batch.num_rows)
+                if start < stop:
+                    yield batch.slice(start, stop - start)
+                at += batch.num_rows
+        at = end
+
+
+def _filled(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """The same rows in tables of `rows` each, but for the last: groups may be small."""
+    arrow = require("pyarrow", extra="tables", owner="open_table")
+    waiting: list[Any] = []
+    count = 0
+    for one in batches:
+        batch = one
+        while count + batch.num_rows >= rows:
+            yield arrow.Table.from_batches([*waiting, batch.slice(0, rows - count)])
+            batch, waiting, count = batch.slice(rows - count), [], 0
+        if batch.num_rows:
+            waiting.append(batch)
+            count += batch.num_rows
+    if waiting:
+        yield arrow.Table.from_batches(waiting)
 
 
 @contextmanager
