@@ -3,9 +3,9 @@
     PYTHONPATH=src python benchmarks/desk_digits.py [--seeds 5] [--output found.json]
 
 1,000 of the 1,797 digits wait at the desk, 797 are for testing. The person labels what the queue of the store
-hands out, a random tenth included; after every 20 labels the model is trained again, and its uncertainty orders
-what still waits. Beside it the same person, given the same digits in random order. The bar: with the queue 95 %
-of the test digits are right after at most 60 % of the labels that random order needs.
+hands out, a random tenth included; after every 20 labels the model is trained again, and its uncertainty
+orders what still waits. Beside it the same person, given the same digits in random order. The bar: with the
+queue 95 % of the test digits are right after at most 60 % of the labels that random order needs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def by_queue(x: Any, y: Any, test: Any, seed: int, most: int, *, every: int) -> 
     with (
         tempfile.TemporaryDirectory() as folder,
         Store(
-            f"sqlite:///{Path(folder) / 'desk.sqlite'}", clock=lambda: float(next(seconds)), random_every=every
+            f"sqlite:///{Path(folder) / 'desk.sqlite'}",
+            clock=lambda: float(next(seconds)),
+            random_every=every,
         ) as store,
     ):
         model = store.versions.add(
@@ -97,7 +99,9 @@ def by_queue(x: Any, y: Any, test: Any, seed: int, most: int, *, every: int) -> 
             )
             places[item.id] = row
             items.append(item)
-        store.add([NewRequest(new_id(store.now()), "predict", model.id, DRAWS, 0, None, tuple(items), len(items))])
+        store.add(
+            [NewRequest(new_id(store.now()), "predict", model.id, DRAWS, 0, None, tuple(items), len(items))]
+        )
         while len(chosen) < most:
             for _ in range(STEP):
                 item = store.queue.next_item(person.id)
@@ -131,7 +135,7 @@ def _doubt(net: Any, x: Any) -> Any:
 
 
 def needed(curves: list[dict[int, float]]) -> float:
-    """Labels at which the mean accuracy crosses the goal, between two steps in proportion; infinite if never."""
+    """Labels at which the mean accuracy crosses the goal, between two steps in proportion."""
     labels = sorted(curves[0])
     mean = [float(np.mean([curve[size] for curve in curves])) for size in labels]
     for place, value in enumerate(mean):
@@ -164,7 +168,9 @@ def main() -> None:
         )
         print(f"seed {seed} is done", flush=True)
     for name, found in curves.items():
-        shown = {size: round(float(np.mean([curve[size] for curve in found])), 4) for size in sorted(found[0])}
+        shown = {
+            size: round(float(np.mean([curve[size] for curve in found])), 4) for size in sorted(found[0])
+        }
         print(name, shown)
     labels = {name: needed(found) for name, found in curves.items()}
     ratio = labels["queue"] / labels["random order"]

@@ -51,7 +51,20 @@ def build_app() -> Any:
         """Print the version."""
         typer.echo(__version__)
 
-    for command in (demo, audit, inspect, fit, predict, evaluate, explain, serve, refit, people, desk_demo, version):
+    for command in (
+        demo,
+        audit,
+        inspect,
+        fit,
+        predict,
+        evaluate,
+        explain,
+        serve,
+        refit,
+        people,
+        desk_demo,
+        version,
+    ):
         app.command()(command)
     app.add_typer(experiments, name="experiments")
     app.add_typer(recommend, name="recommend")

@@ -30,7 +30,7 @@ class _State:
 
 
 class Adaptive:
-    """The factor by which intervals are stretched, learned from the labels of items that were picked at random.
+    """The factor by which intervals are stretched, learned from labels of items that were picked at random.
 
     A score is how far the truth was from the mean, in parts of the way from the mean to the end of the
     model's own interval on that side; of several outputs the largest, so that all are covered at once. The
@@ -135,7 +135,9 @@ def _score(said: Prediction, truth: Any) -> tuple[float, bool] | None:
     for one, middle, first, last in zip(truths, mean, low, high, strict=True):
         way = last - middle if one >= middle else middle - first
         scores.append(abs(one - middle) / way if way > 0 else 0.0 if one == middle else math.inf)
-    given = list(zip(truths, ends[0] or [-math.inf] * len(truths), ends[1] or [math.inf] * len(truths), strict=True))
+    given = list(
+        zip(truths, ends[0] or [-math.inf] * len(truths), ends[1] or [math.inf] * len(truths), strict=True)
+    )
     return max(scores), all(first <= one <= last for one, first, last in given)
 
 

@@ -33,8 +33,8 @@ class Settings:
         defer_above: entropy, or standard deviation, above which a row of an image or torch model goes to a
             person; the model's own if None. Tables have their rule.
         second_share: share of all queued items that two people are asked about.
-        adaptive: stretch intervals by what labels of random items teach, so that they keep their promise under
-            drift (Gibbs & Candes, 2021).
+        adaptive: stretch intervals by what labels of random items teach, so that they keep their promise
+            under drift (Gibbs & Candes, 2021).
         adaptive_by: a column whose values keep it each for itself; implies `adaptive`.
         max_body: bytes of a request.
         max_rows: rows of a request.

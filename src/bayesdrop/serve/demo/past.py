@@ -1,4 +1,4 @@
-"""seed_past(): a week in which callers asked and two people labelled, told to the store as it would have been."""
+"""seed_past(): a week in which callers asked and two people labelled, as the store would have seen it."""
 
 from __future__ import annotations
 
