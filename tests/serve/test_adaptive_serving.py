@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.serve.conftest import Clock
 
-from bayesdrop.serve.adaptive import Adaptive, stretched
+from bayesdrop.serve.adaptive import Adaptive, stretched, stretched_as
 from bayesdrop.serve.store import NewItem, NewRequest, Store
 from bayesdrop.serve.store.ids import new_id
 
@@ -64,7 +64,7 @@ def test_the_first_interval_is_the_models_own(world: World) -> None:
 def test_the_promise_is_kept_when_the_noise_grows(world: World) -> None:
     source = np.random.default_rng(0)
     kept = own = 0
-    for row in range(100):
+    for _ in range(100):
         truth = float(source.normal(0, 3))
         item, answer = world.answered({})
         kept += inside(answer, truth)
@@ -113,3 +113,10 @@ def test_several_outputs_are_covered_together(world: World) -> None:
     assert stretched(own, math.inf)["upper"] == [None, None]
     assert stretched(OWN, math.inf)["lower"] is None
     assert stretched({"label": "a"}, 2.0) == {"label": "a"}
+
+
+def test_an_answer_is_stretched_again_as_it_was() -> None:
+    for factor in (1.7, math.inf):
+        given = stretched(OWN, factor)
+        assert stretched_as(given, OWN) == given
+    assert stretched_as(OWN, OWN) == OWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_periods_have_all_predictions_once_in_order() -> None:
     parts = periods(found)
     assert sum(part.count for part in parts) == 103
     assert max(part.count for part in parts) - min(part.count for part in parts) <= 1
-    assert all(first.end < second.start for first, second in zip(parts, parts[1:], strict=False))
+    assert all(first.end < second.start for first, second in pairwise(parts))
     assert sum(part.share * part.count for part in parts) == pytest.approx(sum(one.kept for one in found))
 
 

@@ -15,7 +15,7 @@ from bayesdrop.serve.store.history import History
 if TYPE_CHECKING:
     from bayesdrop.serve.store import Item, Prediction, Store
 
-__all__ = ["Adaptive", "stretched"]
+__all__ = ["Adaptive", "stretched", "stretched_as"]
 
 #: scores that a right model would have, which a stream begins with
 _START = 200
@@ -121,6 +121,14 @@ def stretched(answer: Mapping[str, Any], factor: float) -> dict[str, Any]:
     ends = {name: end(mean, answer[name]) for name in ("lower", "upper")}
     own = {f"model_{name}": answer[name] for name in ("lower", "upper")}
     return {**answer, **ends, **own, "stretched": None if math.isinf(factor) else factor}
+
+
+def stretched_as(given: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer of the model alone, stretched as much as one that was given out, if that was."""
+    if "stretched" not in given:
+        return dict(answer)
+    factor = given["stretched"]
+    return stretched(answer, math.inf if factor is None else float(factor))
 
 
 def _score(said: Prediction, truth: Any) -> tuple[float, bool] | None:

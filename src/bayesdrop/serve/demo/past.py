@@ -12,7 +12,7 @@ from bayesdrop.serve.demo.models import Stage
 from bayesdrop.serve.routes.speech import collected
 from bayesdrop.serve.service import Service
 
-__all__ = ["seed_past"]
+__all__ = ["seed_past", "seeded"]
 
 _WEEK = 7 * 86_400.0
 _REQUESTS = 24

@@ -130,7 +130,7 @@ def _read(service: Any) -> tuple[list[Tile], list[Chart], Any]:
 
 def _promise_charts(found: list[Judged], what: str, numbers: bool) -> list[Chart]:
     parts = periods(found)
-    note = f"random items, {parts[0].count} or so a point; if the promise holds, 95 % of the points are in the bands"
+    note = f"random items, {parts[0].count} or so a point; in the bands lie 95 % if the promise holds"
     made = [
         Chart(f"{what.capitalize()} beside the promise", charts.promise_chart(parts, what), note),
         Chart(
