@@ -41,10 +41,10 @@ def staged(name: str, folder: Path, rows: int, labels: int) -> tuple[Stage, Cloc
     return stage, clock
 
 
-def pictured(tab: Any, name: str, folder: Path) -> None:
+def pictured(tab: Any, name: str, folder: Path, *, whole_page: bool = True) -> None:
     """A picture of the page, of at most 150 kB."""
     path = (Path(PLACE) if PLACE else folder) / f"desk-{name}.png"
-    tab.screenshot(path=path, full_page=True)
+    tab.screenshot(path=path, full_page=whole_page)
     from PIL import Image
 
     with Image.open(path) as whole:
@@ -62,7 +62,7 @@ def test_a_visitor_labels_digits_at_once(browser: Any, tmp_path: Path) -> None:
         with log_in(browser, site) as tab:
             pictured(tab, "queue", tmp_path)
             tab.keyboard.press("?")
-            pictured(tab, "keys", tmp_path)
+            pictured(tab, "keys", tmp_path, whole_page=False)
             tab.keyboard.press("Escape")
             tab.wait_for_selector("#help", state="hidden")
             for key in "38":

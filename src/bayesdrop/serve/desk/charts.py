@@ -133,6 +133,7 @@ def people_chart(times: Sequence[tuple[str, float]], spans: int = 12) -> Markup:
             bars.set_label(f"\u200b{shown}".replace("$", r"\$"))
             base = base + counts
         _times(ax, np.arange(spans), edges[:-1].tolist())
+        ax.yaxis.get_major_locator().set_params(integer=True)
         finish_axes(ax, grid="y", legend=True, ylabel="labels")
 
     return _drawn(draw)
