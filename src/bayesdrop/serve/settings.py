@@ -92,6 +92,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model:
             raise ValueError(must("serve", "model", "a folder or package.module:function", self.model))
+        if self.name is not None and (not self.name or "/" in self.name or not self.name.isprintable()):
+            raise ValueError(must("serve", "name", "a printable text without /", self.name))
         whole_number("serve", "port", self.port, at_least=0, at_most=65535)
         for name in ("max_body", "max_rows", "max_draws", "max_pixels", "batch_rows", "queue_rows"):
             whole_number("serve", name, getattr(self, name), at_least=1)
