@@ -1,9 +1,9 @@
 """Kill a server with SIGKILL while it answers and while people label, start it again, and count.
 
-    python benchmarks/serve_kills.py MODEL [--kills 20]
+    python benchmarks/serve_kills.py MODEL ROWS.json [--kills 20]
 
-Every request has a name (Idempotency-Key) and every label its item. What was acknowledged before a kill must be
-there after it; what was not is sent again under the same name, and must be there once.
+Every request has a name (Idempotency-Key) and every label its item. What was acknowledged before a kill must
+be there after it; what was not is sent again under the same name, and must be there once.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def label(port: int, ledger: Ledger, value: str) -> bool:
         status, item = send(port, "/v1/next", {})
         if status != 200:
             return True
-        status, answer = send(port, f"/v1/items/{item['item']}/label", {"value": value})
+        status, _ = send(port, f"/v1/items/{item['item']}/label", {"value": value})
     except (OSError, http.client.HTTPException, ValueError):
         return False
     with ledger.lock:
@@ -101,7 +101,7 @@ def label(port: int, ledger: Ledger, value: str) -> bool:
 def one_life(
     server: Running, ledger: Ledger, rows: Sequence[Any], *, life: int, requests: int, labels: int, last: bool
 ) -> None:
-    """Requests of four callers and labels of one person, until a kill in their midst, or all if it is the last."""
+    """Requests of four callers and labels of one person; a kill in their midst, but in the last life."""
     acknowledged = threading.Semaphore(0)
     names = [f"{life}-{number}" for number in range(requests)]
     todo = iter(names)
@@ -164,7 +164,8 @@ def counted(ledger: Ledger, database: Path) -> dict[str, int]:
             "select r.key, i.id from items i join requests r on r.id = i.request_id where r.key is not null"
         ).fetchall()
         live = connection.execute(
-            "select item_id, value_json, count(*) from labels where undone is null and skipped = 0 group by 1, 2"
+            "select item_id, value_json, count(*) from labels"
+            " where undone is null and skipped = 0 group by 1, 2"
         ).fetchall()
         broken = connection.execute("pragma integrity_check").fetchone()[0] != "ok"
         orphans = connection.execute(

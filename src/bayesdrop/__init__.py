@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bayesdrop import linear as linear
     from bayesdrop import plots as plots
     from bayesdrop import recommend as recommend
+    from bayesdrop import serve as serve
     from bayesdrop import stacked as stacked
     from bayesdrop import tables as tables
     from bayesdrop import vae as vae
@@ -41,6 +42,7 @@ _ON_DEMAND = {
     "linear": "sklearn",
     "plots": None,
     "recommend": "recommend",
+    "serve": "serve",
     "stacked": None,
     "tables": "tables",
     "vae": None,

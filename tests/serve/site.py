@@ -20,14 +20,20 @@ from torch import nn
 
 from bayesdrop.layers import BernoulliDropout
 from bayesdrop.serve.app import create_app
-from bayesdrop.serve.service import Service
 from bayesdrop.serve.served.images import ImageModel, save_image_model
+from bayesdrop.serve.service import Service
 from bayesdrop.serve.settings import Settings
 from bayesdrop.serve.store import NewItem, NewRequest
 from bayesdrop.serve.store.ids import new_id
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync", "--no-first-run"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--no-first-run",
+]
 EVIL = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
 CLASSES = ("zero", "one", EVIL)
 
@@ -56,7 +62,9 @@ class Site:
         self.service.guard.forget()
         return token
 
-    def ask(self, uncertainty: float = 0.5, *, data: Any = None, reason: str = "unsure", **options: Any) -> str:
+    def ask(
+        self, uncertainty: float = 0.5, *, data: Any = None, reason: str = "unsure", **options: Any
+    ) -> str:
         """An item that waits; its id."""
         store, record = self.service.store, self.service.registry.current.record
         self.clock.now += 1
@@ -83,7 +91,10 @@ def write_model(folder: Path) -> Path:
     images = torch.from_numpy((found.images[:150] * 15).astype(np.uint8)).unsqueeze(1)
     torch.manual_seed(0)
     net = nn.Sequential(
-        nn.Flatten(), BernoulliDropout(nn.Linear(64, 16), p=0.1), nn.ReLU(), BernoulliDropout(nn.Linear(16, 3))
+        nn.Flatten(),
+        BernoulliDropout(nn.Linear(64, 16), p=0.1),
+        nn.ReLU(),
+        BernoulliDropout(nn.Linear(16, 3)),
     )
     model = ImageModel(
         net.eval(),
@@ -126,7 +137,7 @@ def running(settings: Settings, clock: Clock) -> Iterator[Site]:
 
 @contextmanager
 def log_in(browser: Any, site: Site, token: str | None = None, **options: Any) -> Iterator[Any]:
-    """A page of somebody who is logged in; at its end nothing may have run, failed or been fetched elsewhere."""
+    """A page of somebody who is logged in; nothing on it may run, fail or be fetched from elsewhere."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
     tab = context.new_page()
     seen: list[str] = []
@@ -138,9 +149,7 @@ def log_in(browser: Any, site: Site, token: str | None = None, **options: Any) -
     tab.on("dialog", lambda dialog: (seen.append(dialog.message), dialog.dismiss()))
     tab.on(
         "request",
-        lambda request: None
-        if request.url.startswith((site.address, "data:"))
-        else seen.append(request.url),
+        lambda request: None if request.url.startswith((site.address, "data:")) else seen.append(request.url),
     )
     tab.goto(f"{site.address}/desk/login")
     if token is not None:

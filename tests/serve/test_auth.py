@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from tests.serve.models import Fitted, serving
 
-from bayesdrop.serve.app import create_app
 from bayesdrop.serve.settings import Settings, is_loopback
 from bayesdrop.serve.shield import RateLimit
 from bayesdrop.serve.store import Store
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(str(tmp_path / "cats"), home=tmp_path / "desk"))) as made:
+def client(tmp_path: Path, kinds: Fitted) -> Iterator[TestClient]:
+    with serving(kinds, tmp_path / "desk") as made:
         yield made
 
 
@@ -57,6 +57,16 @@ def test_a_form_without_its_secret_is_refused(client: TestClient) -> None:
     done = client.post("/desk/logout", headers={"x-csrf-token": secret}, follow_redirects=False)
     assert done.status_code == 303
     assert not client.cookies
+    page = client.get("/desk").text
+    secret = page.partition('name="csrf" value="')[2].partition('"')[0]
+    assert client.post("/desk/logout", data={"csrf": secret}, follow_redirects=False).status_code == 303
+
+
+def test_the_login_of_the_local_person_ends_with_the_first_token(client: TestClient) -> None:
+    assert "You are local" in client.get("/desk").text
+    with_person(client)
+    assert client.get("/desk").url.path == "/desk/login"
+    assert client.get("/v1/overview").status_code == 401
 
 
 def test_the_server_answers_to_its_own_names_alone(client: TestClient) -> None:
@@ -79,9 +89,8 @@ def test_every_answer_forbids_what_pages_do_not_need(client: TestClient) -> None
         assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_names_are_escaped_in_pages(tmp_path: Path) -> None:
-    settings = Settings(str(tmp_path / "m"), home=tmp_path / "desk", name="<script>alert(1)</script>")
-    with TestClient(create_app(settings)) as client:
+def test_names_are_escaped_in_pages(tmp_path: Path, kinds: Fitted) -> None:
+    with serving(kinds, tmp_path / "desk", name="<script>alert(1)<script>") as client:
         page = client.get("/desk").text
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
@@ -92,9 +101,8 @@ def test_paths_lead_to_no_file_outside(client: TestClient) -> None:
         assert client.get(path).status_code == 404
 
 
-def test_large_bodies_are_refused_said_or_not(tmp_path: Path) -> None:
-    settings = Settings(str(tmp_path / "m"), home=tmp_path / "desk", max_body=1000)
-    with TestClient(create_app(settings)) as client:
+def test_large_bodies_are_refused_said_or_not(tmp_path: Path, kinds: Fitted) -> None:
+    with serving(kinds, tmp_path / "desk", max_body=1000) as client:
         said = client.post("/desk/login", content=b"token=" + b"x" * 2000)
         parts = (b"x" * 100 for _ in range(20))
         form = {"content-type": "application/x-www-form-urlencoded"}
@@ -112,9 +120,8 @@ def test_a_rate_limit_lets_a_burst_through_and_then_a_steady_stream() -> None:
     assert limit.wait("ada") == 0.5
 
 
-def test_callers_beyond_the_rate_are_told_when_to_come_again(tmp_path: Path) -> None:
-    settings = Settings(str(tmp_path / "m"), home=tmp_path / "desk", rate=0.001, burst=2)
-    with TestClient(create_app(settings)) as client:
+def test_callers_beyond_the_rate_are_told_when_to_come_again(tmp_path: Path, kinds: Fitted) -> None:
+    with serving(kinds, tmp_path / "desk", rate=0.001, burst=2) as client:
         answers = [client.get("/desk/static/desk.css") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert int(answers[-1].headers["retry-after"]) >= 1
@@ -129,7 +136,8 @@ def test_addresses_of_this_machine_are_known(host: str, own: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"port": 70000}, {"max_rows": 0}, {"level": 1.0}, {"random_share": 2}, {"lease": 0}]
+    "wrong",
+    [{"port": 70000}, {"max_rows": 0}, {"level": 1.0}, {"random_share": 2}, {"lease": 0}, {"name": "a/b"}],
 )
 def test_settings_are_checked(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -8,7 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.serve.site import CHROMIUM, CLASSES, EVIL, FLAGS, Clock, Site, log_in, picture, running, write_model
+from tests.serve.site import (
+    CHROMIUM,
+    CLASSES,
+    EVIL,
+    FLAGS,
+    Clock,
+    Site,
+    log_in,
+    picture,
+    running,
+    write_model,
+)
 
 from bayesdrop.serve.settings import Settings
 
@@ -159,7 +170,12 @@ def test_hostile_names_cells_notes_and_classes_run_nothing_and_break_no_page(
     site: Site, browser: Any
 ) -> None:
     token = site.person(EVIL, "admin")
-    wide = {EVIL: EVIL, "a" * 300: "b" * 3000, '"><svg onload=window.ran=1>': "$\\frac{1}{0}$", "größe \u202e": None}
+    wide = {
+        EVIL: EVIL,
+        "a" * 300: "b" * 3000,
+        '"><svg onload=window.ran=1>': "$\\frac{1}{0}$",
+        "größe \u202e": None,
+    }
     items = [site.ask(0.9 - place / 100, data=wide, reason=EVIL) for place in range(3)]
     for width, scheme in ((1280, "light"), (390, "dark")):
         options = {"viewport": {"width": width, "height": 780}, "color_scheme": scheme}

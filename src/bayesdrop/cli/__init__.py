@@ -52,8 +52,8 @@ def build_app() -> Any:
         """Print the version."""
         typer.echo(__version__)
 
-    commands = (demo, audit, inspect, fit, predict, evaluate, explain, export, serve, refit, people, desk_demo)
-    for command in (*commands, version):
+    tables = (inspect, fit, predict, evaluate, explain, export)
+    for command in (demo, audit, *tables, serve, refit, people, desk_demo, version):
         app.command()(command)
     app.add_typer(experiments, name="experiments")
     app.add_typer(recommend, name="recommend")

@@ -16,9 +16,12 @@ __all__ = ["desk_demo"]
 
 def desk_demo(
     folder: Annotated[
-        Path | None, typer.Option(help="Keep models and labels here, and go on from them; else nothing is kept.")
+        Path | None,
+        typer.Option(help="Keep models and labels here, and go on from them; else nothing is kept."),
     ] = None,
-    port: Annotated[int, typer.Option(min=1, max=65534, help="Of the digits; the table has the next.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=1, max=65534, help="Of the digits; the table has the next.")
+    ] = 8080,
     traffic: Annotated[
         float, typer.Option(min=0, help="Seconds between simulated requests; 0 for none.")
     ] = 5.0,

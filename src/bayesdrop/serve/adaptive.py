@@ -15,7 +15,7 @@ from bayesdrop.serve.store.history import History
 if TYPE_CHECKING:
     from bayesdrop.serve.store import Item, Prediction, Store
 
-__all__ = ["Adaptive", "stretched"]
+__all__ = ["Adaptive", "stretched", "stretched_as"]
 
 #: scores that a right model would have, which a stream begins with
 _START = 200
@@ -30,7 +30,7 @@ class _State:
 
 
 class Adaptive:
-    """The factor by which intervals are stretched, learned from the labels of items that were picked at random.
+    """The factor by which intervals are stretched, learned from labels of items that were picked at random.
 
     A score is how far the truth was from the mean, in parts of the way from the mean to the end of the
     model's own interval on that side; of several outputs the largest, so that all are covered at once. The
@@ -123,6 +123,14 @@ def stretched(answer: Mapping[str, Any], factor: float) -> dict[str, Any]:
     return {**answer, **ends, **own, "stretched": None if math.isinf(factor) else factor}
 
 
+def stretched_as(given: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer of the model alone, stretched as much as one that was given out, if that was."""
+    if "stretched" not in given:
+        return dict(answer)
+    factor = given["stretched"]
+    return stretched(answer, math.inf if factor is None else float(factor))
+
+
 def _score(said: Prediction, truth: Any) -> tuple[float, bool] | None:
     """How far the truth is in parts of the model's own interval, and whether what was given out had it."""
     answer = said.answer
@@ -135,7 +143,9 @@ def _score(said: Prediction, truth: Any) -> tuple[float, bool] | None:
     for one, middle, first, last in zip(truths, mean, low, high, strict=True):
         way = last - middle if one >= middle else middle - first
         scores.append(abs(one - middle) / way if way > 0 else 0.0 if one == middle else math.inf)
-    given = list(zip(truths, ends[0] or [-math.inf] * len(truths), ends[1] or [math.inf] * len(truths), strict=True))
+    given = list(
+        zip(truths, ends[0] or [-math.inf] * len(truths), ends[1] or [math.inf] * len(truths), strict=True)
+    )
     return max(scores), all(first <= one <= last for one, first, last in given)
 
 

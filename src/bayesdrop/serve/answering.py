@@ -206,7 +206,7 @@ class Answering:
             answer["uncertainty"] = float(said.uncertainty[place])
             if self._adaptive is not None and order.ask.level is not None:
                 factor = self._adaptive.factor(order.serving.record.id, order.ask.level, row)
-                answer = stretched(answer, factor)
+                answer.update(stretched(answer, factor))
             made.append(
                 NewItem(
                     new_id(now),

@@ -13,7 +13,8 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -216,7 +217,7 @@ class Batcher:
                 for job in jobs:
                     self._run([job])
                 return
-            jobs[0].done.set_exception(error)
+            _fail(jobs[0], error)
             return
         start = 0
         for job in jobs:
@@ -224,7 +225,7 @@ class Batcher:
             part = Answered(rows[start:end], _part(answers, start, end))
             start = end
             if job.record is None:
-                job.done.set_result(part)
+                _give(job, part)
             else:
                 self._written.put((job, part))
 
@@ -257,10 +258,21 @@ class Batcher:
                 return
             if not isinstance(error, ValueError):
                 _log.exception("an answer could not be stored")
-            together[0][0].done.set_exception(error)
+            _fail(together[0][0], error)
             return
         for job, part in together:
-            job.done.set_result(part)
+            _give(job, part)
+
+
+def _give(job: Job, part: Answered) -> None:
+    # Whoever waited may have gone: that must not end the thread.
+    with suppress(InvalidStateError):
+        job.done.set_result(part)
+
+
+def _fail(job: Job, error: Exception) -> None:
+    with suppress(InvalidStateError):
+        job.done.set_exception(error)
 
 
 def _part(answers: Answers, start: int, end: int) -> Answers:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -201,7 +202,7 @@ def agreement(items: Iterable[Item]) -> Agreement:
             continue
         count += 1
         same += not item.disagreement
-        for first, second in zip(values, values[1:], strict=False):
+        for first, second in pairwise(values):
             if first != second and isinstance(first, str) and isinstance(second, str):
                 low, high = sorted((first, second))
                 pairs[low, high] += 1
@@ -252,7 +253,7 @@ def drift_of(
             for part in (old, new)
         ]
         if min(len(numbers[0]) / len(old), len(numbers[1]) / len(new)) > 0.5:
-            found.append(_moved_numbers(name, *numbers, tests=len(names)))
+            found.append(_moved_numbers(name, numbers[0], numbers[1], tests=len(names)))
         elif not any(isinstance(value, list | dict) for value in (*old, *new)):
             found.append(_moved_texts(name, old, new, tests=len(names)))
     return sorted(found, key=lambda one: one.chance - one.distance)[:most]

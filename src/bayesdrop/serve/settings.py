@@ -33,8 +33,8 @@ class Settings:
         defer_above: entropy, or standard deviation, above which a row of an image or torch model goes to a
             person; the model's own if None. Tables have their rule.
         second_share: share of all queued items that two people are asked about.
-        adaptive: stretch intervals by what labels of random items teach, so that they keep their promise under
-            drift (Gibbs & Candes, 2021).
+        adaptive: stretch intervals by what labels of random items teach, so that they keep their promise
+            under drift (Gibbs & Candes, 2021).
         adaptive_by: a column whose values keep it each for itself; implies `adaptive`.
         max_body: bytes of a request.
         max_rows: rows of a request.
@@ -92,6 +92,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model:
             raise ValueError(must("serve", "model", "a folder or package.module:function", self.model))
+        if self.name is not None and (not self.name or "/" in self.name or not self.name.isprintable()):
+            raise ValueError(must("serve", "name", "a printable text without /", self.name))
         whole_number("serve", "port", self.port, at_least=0, at_most=65535)
         for name in ("max_body", "max_rows", "max_draws", "max_pixels", "batch_rows", "queue_rows"):
             whole_number("serve", name, getattr(self, name), at_least=1)

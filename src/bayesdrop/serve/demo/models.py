@@ -78,7 +78,9 @@ def _digits(folder: Path, port: int, seed: int) -> Stage:
         noise = source.normal(0, 12 + 45 * age, images[row].shape)
         worn = np.clip(images[row] * (1 - 0.25 * age) + noise, 0, 255).astype(np.uint8)
         rows.append({"image": png_of(worn)})
-    settings = Settings(str(model), home=folder / f"{DIGITS}.desk", port=port, second_share=0.1, random_every=2)
+    settings = Settings(
+        str(model), home=folder / f"{DIGITS}.desk", port=port, second_share=0.1, random_every=2
+    )
     return Stage(settings, rows, [str(labels[row]) for row in rest])
 
 
@@ -135,7 +137,9 @@ def _diabetes(folder: Path, port: int, seed: int) -> Stage:
         fitted = fit_table(learned, options)
         save_table_model(fitted.model, model, report=fit_evaluation(fitted).report("The demo of the desk"))
     rest = frame.iloc[260:]
-    source, rows, truth = np.random.default_rng(seed), [], []
+    source = np.random.default_rng(seed)
+    rows: list[dict[str, Any]] = []
+    truth: list[str | float] = []
     for turn in range(3):
         for place, (_, row) in enumerate(rest.iterrows()):
             age = (turn * len(rest) + place) / (3 * len(rest))

@@ -1,4 +1,4 @@
-"""seed_past(): a week in which callers asked and two people labelled, told to the store as it would have been."""
+"""seed_past(): a week in which callers asked and two people labelled, as the store would have seen it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bayesdrop.serve.demo.models import Stage
 from bayesdrop.serve.routes.speech import collected
 from bayesdrop.serve.service import Service
 
-__all__ = ["seed_past"]
+__all__ = ["seed_past", "seeded"]
 
 _WEEK = 7 * 86_400.0
 _REQUESTS = 24

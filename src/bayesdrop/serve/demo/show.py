@@ -18,7 +18,7 @@ from bayesdrop.serve.demo.past import seeded
 __all__ = ["show"]
 
 #: rows and labels of the week before, by model
-_PAST = {DIGITS: (600, 130), DIABETES: (330, 70)}
+_PAST = {DIGITS: (600, 130), DIABETES: (330, 35)}
 _READY_WITHIN = 120.0
 
 

@@ -14,7 +14,14 @@ from bayesdrop.plots import COLORS, finish_axes, inline_svg, new_figure, plot_pr
 from bayesdrop.serve.promises import Curve, Drift, Period
 from bayesdrop.serve.store.overview import Span
 
-__all__ = ["calibration_chart", "deferred_chart", "doubt_chart", "drift_chart", "people_chart", "promise_chart"]
+__all__ = [
+    "calibration_chart",
+    "deferred_chart",
+    "doubt_chart",
+    "drift_chart",
+    "people_chart",
+    "promise_chart",
+]
 
 _BLUE, _ORANGE, _GREEN = COLORS[:3]
 _GREY = "#666666"
@@ -74,7 +81,9 @@ def doubt_chart(spans: Sequence[Span]) -> Markup:
         start = spans[: max(1, len(spans) // 4)]
         usual = sum(one.uncertainty * one.items for one in start) / sum(one.items for one in start)
         ax.axhline(usual, color=_GREY, linewidth=1.2, linestyle="--", label="at the start")
-        ax.plot(places, [one.uncertainty for one in spans], color=_BLUE, marker="o", markersize=4, label="mean")
+        ax.plot(
+            places, [one.uncertainty for one in spans], color=_BLUE, marker="o", markersize=4, label="mean"
+        )
         ax.set_ylim(0, max(0.1, *(1.25 * one.uncertainty for one in spans)))
         _times(ax, places, [span.start for span in spans])
         finish_axes(ax, grid="y", legend=True, ylabel="uncertainty, 0 to 1")
@@ -123,7 +132,8 @@ def people_chart(times: Sequence[tuple[str, float]], spans: int = 12) -> Markup:
             bars = ax.bar(np.arange(spans), counts, bottom=base, color=COLORS[place], width=0.8)
             bars.set_label(f"\u200b{shown}".replace("$", r"\$"))
             base = base + counts
-        _times(ax, np.arange(spans), edges[:-1])
+        _times(ax, np.arange(spans), edges[:-1].tolist())
+        ax.yaxis.get_major_locator().set_params(integer=True)
         finish_axes(ax, grid="y", legend=True, ylabel="labels")
 
     return _drawn(draw)
@@ -133,13 +143,10 @@ def _times(ax: Any, places: Any, moments: Sequence[float]) -> None:
     """Times below some of the places: hours within two days, days otherwise."""
     shown = range(0, len(places), max(1, -(-len(places) // 5)))
     whole = max(moments) - min(moments)
-    texts = []
-    for place in shown:
-        when = datetime.fromtimestamp(moments[place], UTC)
-        texts.append(
-            f"{when.day} {when:%b, %H:%M}" if len(places) == 1 else f"{when:%H:%M:%S}" if whole < 600 else f"{when:%H:%M}" if whole < 86_400
-            else f"{when.day} {when:%b}"
-        )  # fmt: skip
+    form = "%H:%M:%S" if whole < 600 else "%H:%M" if whole < 86_400 else "%d %b"
+    if len(places) == 1:
+        form = "%d %b, %H:%M"
+    texts = [f"{datetime.fromtimestamp(moments[place], UTC):{form}}" for place in shown]
     ax.set_xticks([places[place] for place in shown], texts)
 
 

@@ -55,7 +55,9 @@ class Chart:
 
 
 @router.get("")
-async def health(request: Request, caller: Annotated[Caller, Depends(session_with("reader"))]) -> HTMLResponse:
+async def health(
+    request: Request, caller: Annotated[Caller, Depends(session_with("reader"))]
+) -> HTMLResponse:
     """Tiles and pictures of how the model and the people do."""
     service = request.app.state.service
     serving = service.registry.current
@@ -98,7 +100,9 @@ def _read(service: Any) -> tuple[list[Tile], list[Chart], Any]:
         pictures += _promise_charts(found, what, numbers)
     if spans:
         pictures.append(
-            Chart("Handed over to people", charts.deferred_chart(spans), "share of rows the model asked about")
+            Chart(
+                "Handed over to people", charts.deferred_chart(spans), "share of rows the model asked about"
+            )
         )
         pictures.append(
             Chart("Uncertainty", charts.doubt_chart(spans), "a rise says that rows became stranger or harder")
@@ -107,7 +111,9 @@ def _read(service: Any) -> tuple[list[Tile], list[Chart], Any]:
     moved = drift_of(*rows)
     if moved:
         told = sum(one.is_drift for one in moved)
-        about = f"{told} of the columns shown moved more than chance" if told else "no more than chance would do"
+        about = (
+            f"{told} of the columns shown moved more than chance" if told else "no more than chance would do"
+        )
         about += f"; the first {len(rows[0])} rows beside the latest {len(rows[1])}"
         pictures.append(Chart("Drift of inputs", charts.drift_chart(moved), about))
     times = history.label_times()
@@ -116,13 +122,15 @@ def _read(service: Any) -> tuple[list[Tile], list[Chart], Any]:
     tiles = _tiles(found, counts, together, per_person, what)
     adaptive = getattr(service, "adaptive", None)
     if adaptive is not None:
-        tiles += [Tile(f"Adaptive interval{name}", text, "times the model's own") for name, text in adaptive.told()]
+        tiles += [
+            Tile(f"Adaptive interval{name}", text, "times the model's own") for name, text in adaptive.told()
+        ]
     return tiles, pictures, per_person
 
 
 def _promise_charts(found: list[Judged], what: str, numbers: bool) -> list[Chart]:
     parts = periods(found)
-    note = f"labelled items that were picked at random, {parts[0].count} or so a point; bands hold 95 % if the promise does"
+    note = f"random items, {parts[0].count} or so a point; in the bands lie 95 % if the promise holds"
     made = [
         Chart(f"{what.capitalize()} beside the promise", charts.promise_chart(parts, what), note),
         Chart(
@@ -150,7 +158,9 @@ def _tiles(found: list[Judged], counts: Any, together: Any, per_person: Any, wha
         tiles.append(Tile(name, _percent(kept / size), about, bad=high < promised))
     asked = counts.deferred / counts.items if counts.items else 0.0
     tiles.append(Tile("Handed over", _percent(asked), f"{counts.deferred} of {counts.items} rows"))
-    tiles.append(Tile("Waiting", f"{counts.queued}", f"{counts.queued_random} of them random, {counts.leased} in hand"))
+    tiles.append(
+        Tile("Waiting", f"{counts.queued}", f"{counts.queued_random} of them random, {counts.leased} in hand")
+    )
     said = f"{together.agreeing} of {together.items} items with several labels"
     tiles.append(
         Tile("People agree", _percent(together.agreeing / together.items) if together.items else "-", said)
@@ -159,7 +169,11 @@ def _tiles(found: list[Judged], counts: Any, together: Any, per_person: Any, wha
     size = sum(count for _, count in known)
     mean = sum(seconds * count for seconds, count in known) / size if size else None
     tiles.append(
-        Tile("Time of a label", "-" if mean is None else f"{mean:.0f} s", f"{counts.labels} labels, {counts.skips} skips")
+        Tile(
+            "Time of a label",
+            "-" if mean is None else f"{mean:.0f} s",
+            f"{counts.labels} labels, {counts.skips} skips",
+        )
     )
     return tiles
 

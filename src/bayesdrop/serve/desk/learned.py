@@ -1,4 +1,4 @@
-"""learned(): beside every cell of a row, what the model has learned from, and whether the cell is outside it."""
+"""learned(): what a model has learned from, beside every cell of a row, and which cells are outside of it."""
 
 from __future__ import annotations
 

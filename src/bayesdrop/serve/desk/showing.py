@@ -106,9 +106,9 @@ class Shown:
         """Why the model asks, in words; "" where it does not."""
         if not self.reason:
             return ""
-        first, *others = sorted(self.bars, key=lambda bar: -bar.prob) or [None]
-        if first is None:
-            return f"It asks because {self.reason}."
+        if not self.bars:
+            return f"It asks because of this: {self.reason}."
+        first, *others = sorted(self.bars, key=lambda bar: -bar.prob)
         if others and others[0].prob > 0.5 * first.prob:
             near = f"It wavers between {first.name} and {others[0].name}"
         else:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import Response
 
+from bayesdrop.serve.adaptive import stretched_as
 from bayesdrop.serve.answering import Order
 from bayesdrop.serve.auth import Caller, may
 from bayesdrop.serve.routes import label_studio
@@ -111,7 +112,9 @@ async def replay(
 
     def again() -> list[dict[str, Any]]:
         model = service.registry.load(record).model
-        return list(model.predict([item.data for item in found.items], ask).rows())
+        said = model.predict([item.data for item in found.items], ask).rows()
+        given = (item.predictions[0].answer for item in found.items)
+        return [stretched_as(old, new) for old, new in zip(given, said, strict=True)]
 
     with errors_told():
         answers = await asyncio.to_thread(again)

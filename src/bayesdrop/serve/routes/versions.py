@@ -43,6 +43,7 @@ async def activate(request: Request, version: int, caller: Admin) -> Response:
         raise HTTPException(404, f"there is no version {version}")
     with errors_told():
         made = await asyncio.to_thread(service.activate, found, caller.person.id, "asked for")
+    service.rescore()
     return reply(_as_dict(made))
 
 
@@ -55,6 +56,7 @@ async def back(request: Request, caller: Admin) -> Response:
         raise HTTPException(409, "there is no version before this one")
     with errors_told():
         made = await asyncio.to_thread(service.activate, before, caller.person.id, "one step back")
+    service.rescore()
     return reply(_as_dict(made))
 
 

@@ -22,8 +22,12 @@ _EXACT = 2**53
 
 def checked_cell(name: str, value: Any) -> Any:
     """A cell of JSON: a number, a text, a truth value or None."""
-    if value is None or isinstance(value, str | bool):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        if value.isascii() or _is_unicode(value):
+            return value
+        raise BadRow(f"{name!r} must be text of whole characters; it has half of a surrogate pair.")
     if isinstance(value, int):
         if abs(value) < 10**300:
             return value
@@ -74,6 +78,14 @@ def _cells(column: Column, cells: list[Any], schema: Schema, pandas: Any) -> Any
             raise BadRow(f"column {column.name!r} must be numbers; got {first_bad(series, bad)}.")
         values[texts] = read
     return values
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _shown(value: Any) -> str:

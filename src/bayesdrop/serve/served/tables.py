@@ -76,7 +76,8 @@ class ServedTable(ServedModel):
         lacking = [name for name in self.names if name not in given]
         if lacking:
             raise BadRow(f"columns {', '.join(map(repr, lacking[:10]))} must be there (null where missing).")
-        return {name: checked_cell(name, value) for name, value in given.items()}
+        # Cells that the model does not know are kept with the row; their names are texts of a caller.
+        return {checked_cell("a name", name): checked_cell(name, value) for name, value in given.items()}
 
     def rows_of(self, tensors: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Rows from one tensor a column, or one (N, columns) of numbers whatever its name."""
