@@ -7,7 +7,7 @@ log density of those is a lower bound of the log-probability of the cell that th
 nothing is gained by spikes, and candidates are compared on one measure.
 
 Which map is taken is found by small networks that hold rows out: the density of the target at the rows that
-they have not seen, in the target's own units, must grow by two standard errors, and errors must not.
+they have not seen, in the target's own units, must grow by two standard errors, and errors by less than one.
 
 Reference: Theis, van den Oord & Bethge (2016), "A note on the evaluation of generative models", section 3.1.
 """

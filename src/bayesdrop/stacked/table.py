@@ -36,7 +36,7 @@ class TargetScale:
     def of(y: Array, weight: Array | None = None, warp: Warp | None = None) -> TargetScale:
         """Of targets (N, D), with weights (N,) of the rows, through a map."""
         warp = Warp() if warp is None else warp
-        y = warp(torch.from_numpy(y)).numpy()
+        y = _behind(warp, y)
         mean = np.average(y, axis=0, weights=weight)
         scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
         varies = scale > 1e-12 * np.maximum(np.abs(mean), 1e-300)
@@ -44,8 +44,7 @@ class TargetScale:
 
     def standardised(self, y: Array) -> Tensor:
         """(N, D) in single precision."""
-        behind = self.warp(torch.from_numpy(y)).numpy()
-        return torch.from_numpy(((behind - self.mean) / self.scale).astype(np.float32))
+        return torch.from_numpy(((_behind(self.warp, y) - self.mean) / self.scale).astype(np.float32))
 
     def outputs(self, output: Tensor, *, heteroscedastic: bool) -> Tensor:
         """Network outputs (..., D) or (..., 2 D) in the target's units, behind the map, in doubles."""
@@ -55,6 +54,14 @@ class TargetScale:
             return value * scale + mean
         means, log_variances = value.chunk(2, -1)
         return torch.cat([means * scale + mean, log_variances + 2 * scale.log()], -1)
+
+
+def _behind(warp: Warp, y: Array) -> Array:
+    """Targets as a map shows them, in memory of their own unless nothing changes."""
+    if warp.kind == "none":
+        return y
+    value: Array = warp(torch.tensor(y)).numpy()
+    return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +137,6 @@ class TrainingTable:
     def log_units(self) -> Array:
         """(N,) what a log density of standardised targets lacks to be one of the targets themselves."""
         assert self.target is not None
-        slopes = self.warp.log_slope(torch.from_numpy(self.continuous)).numpy()
+        slopes = self.warp.log_slope(torch.tensor(self.continuous)).numpy()
         units: Array = (slopes - np.log(self.target.scale)).sum(1)
         return units
