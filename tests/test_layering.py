@@ -10,7 +10,7 @@ from pathlib import Path
 # From bottom to top: a package imports packages of lower rows, never of its own row or above.
 ROWS = [
     "draws errors operations version",
-    "blocks harmless progress randomness scale",
+    "blocks harmless progress randomness scale threads",
     "processes",
     "engines",
     "inputs noise",

@@ -14,7 +14,16 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from torch import Tensor, nn
 
-from bayesdrop import BernoulliDropout, DropConnect, GaussianDropout, MixtureDropout, NoRandomness, predict
+from bayesdrop import (
+    BernoulliDropout,
+    DropConnect,
+    GaussianDropout,
+    LearnableDropout,
+    MixtureDropout,
+    NoRandomness,
+    predict,
+)
+from bayesdrop.threads import thread_pool
 from bayesdrop.trace import Subject, probe, recorded
 
 PLANS = (None, "stacked", "kept units", "loop")
@@ -353,22 +362,79 @@ def test_small_draws_are_stacked_as_the_cache_allows_and_large_ones_are_not(
 
 
 @pytest.mark.parametrize(
-    ("p", "rows", "width", "way"),
+    ("p", "rows", "inputs", "width", "way"),
     [
-        (0.5, 300, 400, "kept units"),
+        (0.5, 300, 400, 400, "kept units"),
+        # Of the first map only what is dropped is computed, draw by draw.
+        (0.01, 300, 400, 400, "kept units"),
         # Little is dropped, or there is little to drop: gathering would cost more than it saves.
-        (0.01, 300, 400, "stacked"),
-        (0.5, 1, 400, "stacked"),
-        (0.5, 300, 8, "stacked"),
+        (0.01, 300, 4, 400, "stacked"),
+        (0.5, 1, 400, 400, "stacked"),
+        (0.5, 300, 8, 8, "stacked"),
     ],
 )
 def test_units_are_left_out_where_that_saves_more_than_it_costs(
-    p: float, rows: int, width: int, way: str
+    p: float, rows: int, inputs: int, width: int, way: str
 ) -> None:
     net = nn.Sequential(
-        nn.Dropout(p), nn.Linear(width, width), nn.ReLU(), nn.Dropout(p), nn.Linear(width, width)
+        nn.Dropout(p), nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(p), nn.Linear(width, width)
     )
-    assert str(predict(net, torch.randn(rows, width), num_draws=20).plan).startswith(way)
+    assert str(predict(net, torch.randn(rows, inputs), num_draws=20).plan).startswith(way)
+
+
+@pytest.mark.parametrize("p", [0.02, 0.1, 0.35, 0.5, 0.9])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_first_map_is_the_same_from_what_is_kept_and_from_what_is_dropped(p: float, bias: bool) -> None:
+    first = BernoulliDropout(nn.Linear(30, 20, bias=bias), p=p)
+    net = nn.Sequential(first, nn.Tanh(), nn.Dropout(0.3), nn.Linear(20, 5), nn.Tanh(), nn.Linear(5, 2))
+    assert_plans_agree(net.double(), normal(9, 30), 70)
+
+
+def test_units_with_rates_of_their_own_are_taken_off_with_scales_of_their_own() -> None:
+    first = LearnableDropout(nn.Linear(30, 20), p_init=0.1)
+    with torch.no_grad():
+        first.logit_p.copy_(torch.linspace(-6, -1, 30))
+    net = nn.Sequential(first, nn.ReLU(), nn.Dropout(0.3), nn.Linear(20, 2))
+    assert_plans_agree(net.double(), normal(9, 30), 70)
+
+
+def test_a_column_that_outweighs_the_others_costs_no_digits_where_it_is_dropped() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Dropout(0.1), nn.Linear(300, 200), nn.Tanh(), nn.Dropout(0.1), nn.Linear(200, 3))
+    x = torch.randn(40, 300)
+    x[7, 5] = 1e9
+    truth = predict(net, x, num_draws=60, plan="whole model").draws
+    draws = predict(net, x, num_draws=60, plan="kept units").draws
+    torch.testing.assert_close(draws, truth, rtol=1e-4, atol=1e-5)
+
+
+def test_threads_of_our_own_change_no_draw_and_leave_torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bayesdrop.execute.plan._THREADS", 0.0)
+    started: list[int] = []
+
+    def counted(workers: int) -> Any:
+        started.append(workers)
+        return thread_pool(workers)
+
+    monkeypatch.setattr("bayesdrop.execute.plan.thread_pool", counted)
+    before = torch.get_num_threads()
+    net, x = perceptron(), normal(9, 4)
+    try:
+        for way in ("kept units", "stacked"):
+            torch.set_num_threads(1)
+            alone = predict(net, x, num_draws=70, plan=way)
+            assert not started
+            torch.set_num_threads(3)
+            shared = predict(net, x, num_draws=70, plan=way)
+            assert started == [3]
+            assert torch.get_num_threads() == 3
+            torch.testing.assert_close(shared.draws, alone.draws, rtol=1e-9, atol=1e-10)
+            with torch.autocast("cpu"):
+                predict(net, x, num_draws=70, plan=way)
+            assert started == [3]
+            started.clear()
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_the_part_before_the_first_noise_runs_once() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from bayesdrop.inputs import tensors_in
 from bayesdrop.operations import TABLE, canonical
 from bayesdrop.trace import Leaf
 
-__all__ = ["Map", "Perceptron", "PreparedPerceptron", "Step", "elementwise"]
+__all__ = ["MOSTLY_KEPT", "Map", "Perceptron", "PreparedPerceptron", "Step", "elementwise"]
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,12 @@ class Perceptron:
 
     # kept units
 
-    def kept(self, noise: dict[int, Tensor], draw: int) -> Tensor:
-        """Output (N, D) of one of C draws, from the kept units only."""
+    def kept_draws(self, noise: dict[int, Tensor]) -> Tensor:
+        """Outputs (C, N, D) of C draws, from the kept units of each only."""
         if self._kept is None:
             self._kept = KeptUnits(self.start, self.steps)
-        return self._kept.run(noise, draw)
+        draws = next(iter(noise.values())).shape[0]
+        return torch.stack([self._kept.run(noise, draw) for draw in range(draws)])
 
     def is_two_valued(self, noise: dict[int, Tensor]) -> bool:
         """Whether every noise is a mask: 0 or one number for each unit."""
@@ -199,8 +200,39 @@ class _StackedUnits:
         return memory[: shape[0]]
 
 
+class _WholeInput(NamedTuple):
+    """A map of an input (K, N), of which draws take off their dropped columns.
+
+    `weight` is that of the map; `columns` has its columns as rows; `product` is the map's output with nothing
+    dropped; `sizes` bound what a column adds to a row, (K, N), and `total` is their sum, (N,).
+    """
+
+    weight: Tensor
+    columns: Tensor
+    product: Tensor
+    sizes: Tensor
+    total: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor | None, start: Tensor) -> _WholeInput:
+        product = matmul(weight, start)
+        if bias is not None:
+            product.add_(bias.unsqueeze(1))
+        sizes = start.abs() * weight.abs().amax(0).unsqueeze(1)
+        return cls(weight, weight.t().contiguous(), product, sizes, sizes.sum(0))
+
+
+#: share of kept inputs from which on it is less work to take off what is dropped
+MOSTLY_KEPT = 0.6
+
+
 class KeptUnits:
     """Runs one draw after another on compact weights. Activations are (units, N), so that units are rows.
+
+    The input is the same for all draws. Where a draw drops few of its columns, the first map is that of the
+    whole input, computed once for a chunk of draws, less what the dropped columns add:
+
+        W diag(z) x = c W x - c W_dropped x_dropped
 
     Args:
         start: the constant input, (N, K).
@@ -212,24 +244,48 @@ class KeptUnits:
         self.steps = steps
         self.maps = [step for step in steps if isinstance(step, Map)]
         self.scaled: dict[int, tuple[Tensor, Tensor]] = {}
+        self.whole: _WholeInput | None = None
         self.scratch: dict[tuple[int, str], Tensor] = {}
 
     def run(self, noise: dict[int, Tensor], draw: int) -> Tensor:
         """Output (N, D) of one of C draws, from (C, 1, K) noise of every leaf."""
-        kept = [
-            None if step.leaf is None else noise[step.leaf.index][draw].flatten().nonzero().flatten()
-            for step in self.maps
-        ]
-        h = self.start if kept[0] is None else self.start.index_select(0, kept[0])
-        at = 0
+        masks = [None if step.leaf is None else noise[step.leaf.index][draw].flatten() for step in self.maps]
+        kept = [None if mask is None else mask.nonzero().flatten() for mask in masks]
+        h, at = self.start, 0
         for step in self.steps:
             if not isinstance(step, Map):
                 h = step(h)
                 continue
             following = kept[at + 1] if at + 1 < len(self.maps) else None
-            h = self._map(h, at, step, kept[at], following, noise)
+            mask, units = masks[at], kept[at]
+            if h is self.start and mask is not None and units is not None:
+                if len(units) > MOSTLY_KEPT * len(mask):
+                    found = self._less_dropped(step, (mask == 0).nonzero().flatten(), following, noise)
+                    if found is not None:
+                        h, at = found, at + 1
+                        continue
+                h = h.index_select(0, units)
+            h = self._map(h, at, step, units, following, noise)
             at += 1
         return h.t()
+
+    def _less_dropped(
+        self, step: Map, dropped: Tensor, outputs: Tensor | None, noise: dict[int, Tensor]
+    ) -> Tensor | None:
+        """The first map: that of the whole input, less the part of its dropped columns.
+
+        None where a row's dropped columns may be most of it: the difference would lose digits.
+        """
+        weight = self._scaled_weight(0, step, noise)
+        if self.whole is None or self.whole.weight is not weight:
+            self.whole = _WholeInput.of(weight, step.bias, self.start)
+        whole = self.whole
+        if bool((whole.sizes.index_select(0, dropped).sum(0) > 0.5 * whole.total).any()):
+            return None
+        part, product = whole.columns.index_select(0, dropped), whole.product
+        if outputs is not None:
+            part, product = part.index_select(1, outputs), product.index_select(0, outputs)
+        return torch.addmm(product, part.t(), self.start.index_select(0, dropped), alpha=-1)
 
     def _map(
         self,

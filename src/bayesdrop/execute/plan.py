@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesdrop.execute.perceptron import Perceptron
+from bayesdrop.execute.perceptron import MOSTLY_KEPT, Perceptron
 from bayesdrop.execute.rewrite import (
     as_perceptron,
     channels_last,
@@ -26,6 +28,7 @@ from bayesdrop.functional.products import ONEDNN
 from bayesdrop.noise import KeepNoise, NoiseSource
 from bayesdrop.operations import TABLE, canonical
 from bayesdrop.randomness import ProcessSwitch
+from bayesdrop.threads import thread_pool
 from bayesdrop.trace import Leaf, Op, Tape
 
 __all__ = ["CACHE_BYTES", "WAYS", "DrawPlan", "Runner"]
@@ -34,12 +37,15 @@ __all__ = ["CACHE_BYTES", "WAYS", "DrawPlan", "Runner"]
 WAYS = ("stacked", "kept units", "loop", "whole model")
 #: bytes that a chunk of draws may use and stay in the processor's cache
 CACHE_BYTES = 2 * 2**20
+#: draws whose noise is made together where units are kept, draw by draw
+_KEPT_DRAWS = 64
 # Costs in nanoseconds on one core: only their ratios matter, and only for the choice of a plan.
 _CALL = 6_000.0  # one torch function from Python
 _MAC = 1 / 30  # one multiply-add of a large product
 _FAST_MAC = 1 / 70  # the same by oneDNN, where that is the faster
 _ELEMENT = 0.35  # one element of an element-wise function
 _GATHERED = 0.8  # one element of a gathered column
+_THREADS = 10e6  # from here on, threads of our own are worth their start
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,8 @@ class Runner:
         self.suffix = suffix
         self.leaves = work.leaves
         self.net: Perceptron | None = None
+        self._nanoseconds = 0.0  # of one draw, where it is known
+        self._is_limited = max_memory is not None
         if way in (None, "stacked", "kept units"):
             self.net = work.perceptron() if isinstance(work, Reading) else as_perceptron(work)
         if self.net is not None:
@@ -112,23 +120,25 @@ class Runner:
     def outputs(self, first: int, count: int) -> Iterator[Tensor]:
         """Outputs of the draws first, ..., first + count - 1 in order, as stacks (C, N, ...)."""
         last = first + count
-        while first < last:
-            # Up to the next multiple, so that chunks agree with the blocks that noise is made in.
-            size = min(self.plan.chunk - first % self.plan.chunk, last - first)
-            try:
-                stacked = self._chunk(first, size)
-            except (RuntimeError, MemoryError) as error:
-                self._step_back(error)
-                continue
-            yield stacked
-            first += size
+        with self._side_by_side(count) as side_by_side:
+            while first < last:
+                # Up to the next multiple, so that chunks agree with the blocks that noise is made in.
+                size = min(self.plan.chunk - first % self.plan.chunk, last - first)
+                try:
+                    stacked = self._chunk(first, size, side_by_side)
+                except (RuntimeError, MemoryError) as error:
+                    self._step_back(error)
+                    continue
+                yield stacked
+                first += size
 
     # choosing
 
     def _chosen(self, num_draws: int, max_memory: int | None, way: str | None) -> DrawPlan:
         chunk = self._chunk_size(num_draws, max_memory)
         if way is not None:
-            return DrawPlan(way, 1 if way == "loop" else chunk, True, "as asked")
+            sizes = {"loop": 1, "kept units": max(1, min(num_draws, _KEPT_DRAWS))}
+            return DrawPlan(way, sizes.get(way, chunk), True, "as asked")
         if num_draws == 1:
             return DrawPlan("loop" if self.net is None else "stacked", 1, True, "there is one draw")
         if self.net is not None:
@@ -156,30 +166,50 @@ class Runner:
             o = outputs * (probable[place + 1] if place + 1 < len(probable) else 1.0)
             k = inputs * probable[place]
             stacked += rows * inputs * outputs * mac + min(rows, outputs) * inputs * _ELEMENT
-            kept += rows * k * o * mac + o * inputs * 0.15 + o * k * _GATHERED + 5 * _CALL
+            if place == 0 and MOSTLY_KEPT * inputs < k < inputs:
+                # The input is the same for all draws: what they drop is taken off.
+                k = inputs - k
+                kept += k * outputs * 0.15 + rows * o * _ELEMENT
+            else:
+                kept += o * inputs * 0.15
+            kept += rows * k * o * mac + o * k * _GATHERED + 5 * _CALL
         stacked += len(net.steps) * _CALL * 1.5 / max(1, chunk)
+        self._nanoseconds = min(kept, stacked)
         if kept < stacked:
-            return DrawPlan(
-                "kept units", max(1, min(num_draws, 64)), True, "a shared mask drops units for all rows"
-            )
+            size = max(1, min(num_draws, _KEPT_DRAWS))
+            return DrawPlan("kept units", size, True, "a shared mask drops units for all rows")
         return DrawPlan("stacked", chunk, True, "draws in one batched product")
 
     # running
 
-    def _chunk(self, first: int, size: int) -> Tensor:
+    def _chunk(self, first: int, size: int, side_by_side: _SideBySide | None) -> Tensor:
         noise = {leaf.index: self._noise(leaf, first, size) for leaf in self.leaves}
-        if self.net is not None and self.plan.way == "kept units":
-            if self.net.is_two_valued(noise):
-                return torch.stack([self.net.kept(noise, draw) for draw in range(size)])
-            self.plan = DrawPlan("stacked", self._chunk_size(size, None), True, "its noise has no zeros")
-        if self.net is not None and self.plan.way == "stacked":
-            return self.net.stacked(noise)
+        if self.net is not None:
+            if self.plan.way == "kept units" and not self.net.is_two_valued(noise):
+                self.plan = DrawPlan("stacked", self._chunk_size(size, None), True, "its noise has no zeros")
+            run = Perceptron.kept_draws if self.plan.way == "kept units" else Perceptron.stacked
+            return run(self.net, noise) if side_by_side is None else side_by_side.run(run, noise, size)
         ordered = [noise[leaf.index] for leaf in self.tape.leaves]
         if self.plan.way == "stacked" and size > 1:
             return _vmapped(self.tape.run)(*ordered)
         if size == 1:
             return self.tape.run(*(z[0] for z in ordered)).unsqueeze(0)
         return torch.stack([self.tape.run(*(z[draw] for z in ordered)) for draw in range(size)])
+
+    def _side_by_side(self, count: int) -> AbstractContextManager[_SideBySide | None]:
+        """Threads of our own for a perceptron: torch's find little to share in products of single draws."""
+        threads = min(torch.get_num_threads(), count)
+        if (
+            self.net is None
+            or threads < 2
+            or count * self._nanoseconds < _THREADS
+            or self.net.start.device.type != "cpu"
+            or self._is_limited
+            or torch.is_grad_enabled()
+            or torch.is_autocast_enabled("cpu")
+        ):
+            return nullcontext()
+        return _SideBySide.over(self.net, threads)
 
     def _noise(self, leaf: Leaf, first: int, count: int) -> Tensor:
         made = self.source.rows(leaf.key + self.suffix, first, count, leaf.shape, leaf.sample)
@@ -196,6 +226,45 @@ class Runner:
             )
         else:
             raise error
+
+
+class _SideBySide:
+    """Draws of a perceptron in several threads, each with memory of its own.
+
+    Args:
+        net: the perceptron.
+        pool: the threads.
+        threads: how many they are.
+    """
+
+    def __init__(self, net: Perceptron, pool: ThreadPoolExecutor, threads: int) -> None:
+        self._nets = [Perceptron(net.start, net.steps) for _ in range(threads)]
+        self._pool = pool
+
+    @classmethod
+    @contextmanager
+    def over(cls, net: Perceptron, threads: int) -> Iterator[_SideBySide]:
+        """As many threads as that, which end with the context."""
+        with thread_pool(threads) as pool:
+            yield cls(net, pool, threads)
+
+    def run(
+        self, run: Callable[[Perceptron, dict[int, Tensor]], Tensor], noise: dict[int, Tensor], size: int
+    ) -> Tensor:
+        """Outputs (C, N, D) of all draws, from (C, 1, K) noise of every leaf."""
+        mode = torch.inference_mode if torch.is_inference_mode_enabled() else torch.no_grad
+
+        def part(net: Perceptron, own: dict[int, Tensor]) -> Tensor:
+            with mode():
+                return run(net, own)
+
+        count = min(size, len(self._nets))
+        ends = [size * place // count for place in range(count + 1)]
+        waiting = [
+            self._pool.submit(part, net, {key: z[start:stop] for key, z in noise.items()})
+            for net, start, stop in zip(self._nets, ends, ends[1:], strict=False)
+        ]
+        return torch.cat([future.result() for future in waiting])
 
 
 def _without_fallback() -> Callable[[], Any]:

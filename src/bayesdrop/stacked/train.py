@@ -6,8 +6,6 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,13 @@ from torch import Tensor
 from bayesdrop.engines import engine_for
 from bayesdrop.errors import must, whole_number
 from bayesdrop.progress import progress_bar
-from bayesdrop.randomness import ProcessSwitch
 from bayesdrop.stacked.gaussian_weights import first_log_std
 from bayesdrop.stacked.job import Job, Trained, trained_of
 from bayesdrop.stacked.parameters import Adam, ParameterLayout, Parameters, learning_rates
 from bayesdrop.stacked.scores import m_step, noise_mode, score
 from bayesdrop.stacked.stack import Stack, noise_shapes
 from bayesdrop.stacked.streams import NoiseStreams, RowStream
+from bayesdrop.threads import thread_pool
 
 __all__ = ["plan_stacks", "train", "train_stack"]
 
@@ -89,24 +87,12 @@ def _in_threads(
         with lock:
             advance(steps, "")
 
-    def run(own: Sequence[Job]) -> list[Trained]:
-        torch.set_num_threads(1)
-        return train_stack(own, told)
-
-    with _threads_put_back, ThreadPoolExecutor(threads) as pool:
+    with thread_pool(threads) as pool:
         try:
-            return [future.result() for future in [pool.submit(run, own) for own in stacks]]
+            return [future.result() for future in [pool.submit(train_stack, own, told) for own in stacks]]
         except BaseException:
             stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _remembered_threads() -> Callable[[], None]:
-    return partial(torch.set_num_threads, torch.get_num_threads())
-
-
-_threads_put_back = ProcessSwitch(_remembered_threads)
 
 
 def plan_stacks(jobs: Sequence[Job], *, at_least: int = 1) -> list[list[int]]:

@@ -10,8 +10,8 @@ The authors' networks are 1024 wide and take a million steps of gradient descent
 preset "paper". The default is 256 wide, and has 2500 steps of Adam from a head start: the first weights of
 TanH networks are as steep as the seasons; in ReLU networks half of the second layer's units start as tents
 that end about 8 months from their middle. Without that, a ReLU network of this size misses the seasons. The
-preset "wide" has the paper's width and 10,000 such steps, a quarter of an hour for each of its deepest
-networks: the question is which of the claims that fail at the small width hold at the paper's.
+preset "wide" has the paper's width and 4,000 such steps, about five minutes for each of its deepest networks:
+the question is which of the claims that fail at the small width hold at the paper's.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Config(CurveConfig):
 
 SMOKE = Config(width=16, steps=4, num_draws=20, few_draws=5, num_paths=2, num_grid=69, restarts=0)
 PRESETS = {
-    "wide": Config(width=1024, steps=10_000),
+    "wide": Config(width=1024, steps=4000),
     "paper": Config(width=1024, steps=1_000_000, solver="sgd", head_start=False),
 }
 

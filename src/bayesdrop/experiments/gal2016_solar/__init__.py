@@ -7,7 +7,7 @@ network should be wider in the gaps than at the years that it has learned. A Gau
 The authors' networks are 1024 wide and take a million steps of gradient descent, days on a CPU: that is the
 preset "paper". The default is 256 wide, and has 2500 steps of Adam from a head start: half of the second
 layer's units start as tents that end about 7 years from their middle; the sun's cycle takes 11. The preset
-"wide" has the paper's width and 10,000 such steps: the question is which of the claims that fail at the small
+"wide" has the paper's width and 4,000 such steps: the question is which of the claims that fail at the small
 width hold at the paper's.
 """
 
@@ -46,7 +46,7 @@ class Config(CurveConfig):
 
 SMOKE = Config(width=16, steps=4, num_draws=20, few_draws=5, num_paths=2, num_grid=77, restarts=0)
 PRESETS = {
-    "wide": Config(width=1024, steps=10_000),
+    "wide": Config(width=1024, steps=4000),
     "paper": Config(width=1024, steps=1_000_000, solver="sgd", head_start=False),
 }
 
