@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,14 @@ class Learning:
             return await asyncio.to_thread(
                 refit, self._settings, self._store, force=force, person_id=person_id
             )
-        with process_pool(1) as pool:
-            future: Future[RefitResult] = pool.submit(refit_apart, self._settings, force, person_id)
-            return await asyncio.wrap_future(future)
+        # Processes start and end in a thread: both take a while.
+        stack = ExitStack()
+        pool = await asyncio.to_thread(stack.enter_context, process_pool(1))
+        try:
+            future = await asyncio.to_thread(pool.submit, refit_apart, self._settings, force, person_id)
+            result = await asyncio.wrap_future(future)
+        except BaseException:
+            await asyncio.to_thread(stack.__exit__, *sys.exc_info())
+            raise
+        await asyncio.to_thread(stack.close)
+        return result
