@@ -6,7 +6,8 @@
 hands out; as in a refit of the server, labels of the random lane, every fourth, count but are not trained on,
 since they are what versions are compared on. After every 20 labels the model is trained again, and its
 uncertainty orders what still waits. Beside it the same person, given the same digits in random order. The
-bar: with the queue 95 % of the test digits are right after at most 60 % of the labels that random order needs.
+bar: with the queue 95 % of the test digits are right after at most 60 % of the labels that random order
+needs.
 """
 
 from __future__ import annotations
