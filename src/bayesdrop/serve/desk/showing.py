@@ -196,7 +196,12 @@ def _interval(said: Prediction, served: ServedModel) -> Interval | None:
     mean, lower, upper = (float(end) if isinstance(end, int | float) else math.nan for end in said_ends)
     level = f"{100 * said.level:g} %" if said.level else "probably"
     ends = (mean, lower, upper)
-    texts = [written(value, digits=5) if math.isfinite(value) else "unknown" for value in ends]
+    std = answer.get("std")
+    spread = float(std) if isinstance(std, int | float) else None
+    texts = [
+        written(value, spread, digits=5 if spread is None else 2) if math.isfinite(value) else "unknown"
+        for value in ends
+    ]
     return Interval(texts[0], texts[1], texts[2], level, _picture(mean, lower, upper, served))
 
 
