@@ -3,18 +3,10 @@
     PYTHONPATH=src python benchmarks/desk_digits.py [--seeds 5] [--output found.json]
 
 1,000 of the 1,797 digits wait at the desk, 797 are for testing. The person labels what the queue of the store
-<<<<<<< HEAD
-hands out; as in a refit of the server, labels of the random lane, every fourth, count but are not trained on,
-since they are what versions are compared on. After every 20 labels the model is trained again, and its
-uncertainty orders what still waits. Beside it the same person, given the same digits in random order. The
-bar: with the queue 95 % of the test digits are right after at most 60 % of the labels that random order
-needs.
-=======
 hands out; as in a refit of the server, labels of the random lane, every fourth, count but are not trained on:
 they are what versions are compared on. After every 20 labels the model is trained again, and its uncertainty
 orders what still waits. Beside it the same person, given the same digits in random order. The bar: with the
 queue 95 % of the test digits are right after at most 60 % of the labels that random order needs.
->>>>>>> 91c293b49bdc9f5bdac40b56651672c35dc03c4b
 """
 
 from __future__ import annotations
