@@ -52,7 +52,7 @@ def fit_folder(home: Path, target: str) -> Fitted:
     cells = [",".join("" if line[name] is None else str(line[name]) for name in names) for line in lines]
     data.write_text("\n".join([",".join(names), *cells]) + "\n")
     quick = {"preset": "quick", "hidden": (8,), "epochs": 8, "num_draws": 20}
-    fitted = fit_table(open_table(data).read(), FitOptions(target, estimator=quick))
+    fitted = fit_table(open_table(data).read(), FitOptions(target, estimator=quick, held_out=0.15))
     save_table_model(fitted.model, home / f"{target}-model", report="<p>report</p>")
     asked = [{name: row[name] for name in ("x", "z", "colour")} for row in table_rows(40, seed=1)]
     return Fitted(home / f"{target}-model", data, asked, target)

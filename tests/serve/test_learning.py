@@ -16,7 +16,7 @@ from tests.serve.models import Fitted, serving, table_rows
 from bayesdrop.serve.refit import refit
 from bayesdrop.serve.settings import Settings
 from bayesdrop.serve.store import Store
-from bayesdrop.tables import load_table_model, open_table
+from bayesdrop.tables import FitOptions, fit_table, load_table_model, open_table
 from bayesdrop.tables.refitting import Trial, decided, held_rows, refit_table, typed_frame
 
 
@@ -71,6 +71,23 @@ def test_a_refit_sees_no_random_row_and_learns_new_categories(kinds: Fitted) -> 
     assert again.comparison.trials["held_out"].rows == old.about["rows_held_out"]
     with pytest.raises(ValueError, match="target is another"):
         held_rows(found.fitted.model, table.iloc[::-1].reset_index(drop=True))
+
+
+def test_a_model_whose_networks_held_rows_out_is_compared_on_random_rows(kinds: Fitted) -> None:
+    table = open_table(kinds.data).read()
+    quick = {"preset": "quick", "epochs": 20, "num_draws": 20}
+    old = fit_table(table, FitOptions("kind", estimator=quick)).model
+    assert old.about["out_of_fold"]
+    assert not held_rows(old, table).any()
+    more = pandas.DataFrame(table_rows(30, seed=3))
+    typed = typed_frame(more, old.schema, "more")
+    typed["kind"] = more["kind"].to_numpy(dtype=object)
+    found = refit_table(old, table, typed, np.arange(30) >= 15)
+    assert {name: trial.rows for name, trial in found.comparison.trials.items()} == {"random": 15}
+    assert found.fitted.model.about["rows_fitted"] == len(table) + 15
+    alone = refit_table(old, table, typed, np.zeros(30, dtype=bool))
+    assert not alone.comparison.better
+    assert "neither model has seen" in alone.comparison.why
 
 
 def trial(difference: float, error: float = 0.1, rows: int = 40, *, fair: bool = True) -> Trial:

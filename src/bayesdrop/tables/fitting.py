@@ -385,6 +385,8 @@ def _learnable(
     groups: NDArray[np.int64] | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rows in their order; a class that is held out alone is fitted."""
+    if not len(held):
+        return np.sort(fitted), held
     if task == "classification":
         alone = ~np.isin(y[held].astype(str), np.unique(y[fitted].astype(str)))
         if groups is not None:
