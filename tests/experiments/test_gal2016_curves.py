@@ -182,7 +182,7 @@ def test_the_papers_setting_runs_at_a_small_width(name: str, tmp_path: Path) -> 
 def test_the_wide_preset_is_the_papers_width_and_else_the_default() -> None:
     for module in (gal2016_co2, gal2016_solar):
         wide = module.PRESETS["wide"]
-        assert (wide.width, wide.steps) == (1024, 40_000)
+        assert (wide.width, wide.steps) == (1024, 4000)
         assert replace(wide, width=256, steps=2500) == module.Config()
 
 

@@ -96,8 +96,9 @@ def test_a_torch_file_is_the_function_of_predict(name: str, tmp_path: Path) -> N
 def test_our_own_layers_of_every_kind_are_written(kind: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     flat = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
-    image = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 2))
-    for net, x in ((flat, torch.randn(9, 6)), (image, torch.randn(9, 1, 6, 6))):
+    # Masks of Masksembles keep all of a single channel.
+    image = nn.Sequential(nn.Conv2d(4, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(96, 2))
+    for net, x in ((flat, torch.randn(9, 6)), (image, torch.randn(9, 4, 6, 6))):
         model = bd.convert(net, kind, where="weights")
         done = bd.export(
             model, x[:4], tmp_path / "net.onnx", num_draws=6, seed=3, likelihood=bd.HeteroscedasticGaussian(),

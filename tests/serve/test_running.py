@@ -120,7 +120,7 @@ def test_a_stop_answers_what_was_accepted(prices: Fitted, tmp_path: Path) -> Non
     assert sent.acquire(timeout=60)
     # The answer has begun when the first items are stored.
     with Store(f"sqlite:///{tmp_path / 'desk.sqlite'}") as store:
-        while not store.overview.counts().items:
+        while thread.is_alive() and not store.overview.counts().items:
             pass
     process.send_signal(signal.SIGTERM)
     thread.join()

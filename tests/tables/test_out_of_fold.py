@@ -13,7 +13,7 @@ from sklearn.linear_model import RidgeCV
 from bayesdrop.tables import FitOptions, fit_table, load_table_model, predict_frame, save_table_model
 from bayesdrop.tables.baselines import fit_baselines
 from bayesdrop.tables.evaluate import fit_evaluation
-from bayesdrop.tables.fitting import FittedTable, _split
+from bayesdrop.tables.fitting import FittedTable, split_rows
 from bayesdrop.tables.judge import Intervals
 from bayesdrop.tables.rows import TrainingRows
 
@@ -139,9 +139,9 @@ def test_a_column_of_groups_may_be_an_input() -> None:
     assert [column.name for column in found.model.schema.used] == ["size", "shop"]
 
 
-def test_groups_are_split_whole() -> None:
+def test_groups_aresplit_rows_whole() -> None:
     groups = np.random.default_rng(0).integers(0, 25, 200)
-    fitted, held = _split(np.arange(200.0), 0.2, 0, "regression", groups)
+    fitted, held = split_rows(np.arange(200.0), 0.2, 0, "regression", groups)
     assert not set(groups[fitted]) & set(groups[held])
     assert sorted([*fitted, *held]) == list(range(200))
     assert 20 <= len(held) <= 40

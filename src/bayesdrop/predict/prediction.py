@@ -481,17 +481,19 @@ def _crossing(rising: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor) 
     a, b = lower, upper
     at_a, at_b = rising(a), rising(b)
     share = torch.full_like(a, 0.5)
+    active = torch.ones_like(a, dtype=torch.bool)
     small = 4e-16 * torch.maximum(a.abs(), b.abs()) + 1e-15 * (b - a).abs() + torch.finfo(a.dtype).tiny
     for _ in range(_MOST_STEPS):
         x = a + share * (b - a)
         at_x = rising(x)
         same = (at_x < 0) == (at_a < 0)
         c, at_c = torch.where(same, a, b), torch.where(same, at_a, at_b)
-        b, at_b = torch.where(same, b, a), torch.where(same, at_b, at_a)
-        a, at_a = x, at_x
-        # What is found stays where it is.
+        # What is found stays where it is, so that no element depends on how long the others take.
+        b, at_b = torch.where(active & ~same, a, b), torch.where(active & ~same, at_a, at_b)
+        a, at_a = torch.where(active, x, a), torch.where(active, at_x, at_a)
         b, at_b = torch.where(at_a == 0, a, b), torch.where(at_a == 0, at_a, at_b)
-        if bool(((b - a).abs() <= 2 * small).all()):
+        active = active & ((b - a).abs() > 2 * small)
+        if not bool(active.any()):
             break
         place, height = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
         fits = (height.square() < place) & ((1 - height).square() < 1 - place)

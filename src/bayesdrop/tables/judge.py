@@ -135,9 +135,8 @@ class Intervals:
             mean, std = (part.double().numpy()[:, 0] for part in (prediction.mean, prediction.std))
             with np.errstate(invalid="ignore"):
                 return mean - away * std, mean + away * std
-        own = None if self.shares is None else self.shares[:, None]
-        lower, upper = estimator.interval_of(prediction, self.level, shares=own)
-        return lower[:, 0], upper[:, 0]
+        lower, upper = prediction.interval(self.probability(estimator))
+        return lower.double().numpy()[:, 0], upper.double().numpy()[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
