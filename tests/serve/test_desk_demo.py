@@ -89,7 +89,8 @@ def test_a_visitor_labels_a_table_at_once(browser: Any, tmp_path: Path) -> None:
         tab.keyboard.type("151.5")
         with tab.expect_navigation():
             tab.keyboard.press("Enter")
-        assert site.service.store.overview.item(item).agreed == 151.5
+        # It may be an item that somebody else has been asked about too.
+        assert 151.5 in [label.value for label in site.service.store.overview.item(item).labels]
         tab.goto(f"{site.address}/desk/health")
         assert "Adaptive interval" in tab.inner_text("dl.tiles")
         assert tab.locator(".chart figcaption").all_inner_texts()[0] == "Coverage beside the promise"
