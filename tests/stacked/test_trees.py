@@ -10,7 +10,8 @@ from bayesdrop.estimators import DropoutClassifier, DropoutRegressor
 from bayesdrop.stacked import Candidate, FitRecipe, Settings, TrainingTable, fit_tables
 from bayesdrop.stacked import fit as fitting
 from bayesdrop.stacked.encode import Encoder
-from bayesdrop.stacked.trees import Guess, Trees, _read, guess_table
+from bayesdrop.stacked.start import Guess, guess_table
+from bayesdrop.stacked.trees import Trees, read_trees
 
 SMALL: dict[str, Any] = {"max_iter": 12, "max_leaf_nodes": 6, "min_samples_leaf": 5, "early_stopping": False}
 
@@ -26,7 +27,7 @@ def test_trees_predict_what_scikit_learn_predicts() -> None:
     x, y = waves(300, 4)
     new = 3 * waves(200, 4, seed=1)[0]
     model = HistGradientBoostingRegressor(**SMALL).fit(x, y)
-    trees = _read(model)
+    trees = read_trees(model)
     np.testing.assert_allclose(trees(new)[:, 0], model.predict(new), rtol=1e-12, atol=1e-12)
     for count, stage in enumerate(model.staged_predict(new), 1):
         short = trees.first(count)
@@ -34,12 +35,30 @@ def test_trees_predict_what_scikit_learn_predicts() -> None:
     assert len(trees.first(3).feature) < len(trees.feature)
 
 
+@pytest.mark.parametrize("leaves", [2, 31, 32, 33])
+def test_many_rows_fall_into_the_leaves_that_few_do(leaves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = waves(900, 5)
+    label = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    options = {**SMALL, "max_leaf_nodes": leaves, "min_samples_leaf": 2}
+    trees = read_trees(HistGradientBoostingClassifier(**options).fit(x, label))
+    new = 2 * waves(300, 5, seed=1)[0]
+    # On a threshold, beyond all of them, and no number at all.
+    new[:50, 1] = trees.threshold[trees.left != np.arange(len(trees.left))][:50]
+    new[50], new[51], new[52] = 1e300, -1e300, np.nan
+    few = trees(new)
+    monkeypatch.setattr("bayesdrop.stacked.trees._MANY", 1)
+    assert np.array_equal(trees(new), few)
+    if leaves <= 32:
+        monkeypatch.setattr(Trees, "leaves", None)  # nobody walks
+        assert np.array_equal(trees(new), few)
+
+
 @pytest.mark.parametrize("classes", [2, 4])
 def test_trees_of_classes_give_their_probabilities(classes: int) -> None:
     x, y = waves(400, 3)
     label = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
     model = HistGradientBoostingClassifier(**SMALL).fit(x, label)
-    scores = _read(model)(x)
+    scores = read_trees(model)(x)
     if classes == 2:
         scores = np.concatenate([np.zeros_like(scores), scores], 1)
     probs = np.exp(scores - scores.max(1, keepdims=True))

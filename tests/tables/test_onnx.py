@@ -19,7 +19,7 @@ from bayesdrop.export.onnx_file import finished, named_value, rows_of
 from bayesdrop.export.program import Size
 from bayesdrop.likelihoods.warped import Warp
 from bayesdrop.stacked.encode import Encoder
-from bayesdrop.stacked.trees import guess_table
+from bayesdrop.stacked.start import guess_table
 from bayesdrop.tables import FitOptions, export_table, fit_table, predict_frame, save_table_model
 from bayesdrop.tables.onnx_model import made_up_rows
 from bayesdrop.tables.onnx_networks import write_encoder

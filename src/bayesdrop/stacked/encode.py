@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesdrop.errors import must
-from bayesdrop.stacked.trees import Guess
+from bayesdrop.stacked.start import Guess
 
 __all__ = ["Array", "EncodedRows", "Encoder", "Seen"]
 

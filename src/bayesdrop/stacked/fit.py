@@ -29,9 +29,9 @@ from bayesdrop.stacked.out_of_fold import central_shares
 from bayesdrop.stacked.proposals import Proposals
 from bayesdrop.stacked.recipe import Candidate, FitRecipe, bins_for
 from bayesdrop.stacked.settings import Settings
+from bayesdrop.stacked.start import Start, guess_table
 from bayesdrop.stacked.table import TrainingTable
 from bayesdrop.stacked.train import train
-from bayesdrop.stacked.trees import Start, guess_table
 
 __all__ = ["TableFit", "fit_tables", "grow"]
 
@@ -39,6 +39,8 @@ __all__ = ["TableFit", "fit_tables", "grow"]
 _DRAWS = 24
 #: guesses of a start, each of which is fitted without a part of the rows
 _GROUPS = 4
+#: rows from which on two are enough: half of them are more than a guess is fitted to
+_LONG = 120_000
 #: columns are left out where at most so large a share of them is kept
 _FEWER = 0.6
 
@@ -154,7 +156,7 @@ class TableFit:
         self.inputs: dict[str, Tensor | EncodedRows] = {}
         self.seen = Seen.of(table.x)
         #: parts of the rows that have a guess of their own
-        self.groups = min(_GROUPS, self.folds)
+        self.groups = min(_GROUPS if self.size < _LONG else 2, self.folds)
         self.start = self._grown() if any(one.needs_start for one in recipe.candidates) else None
         self.tried = [Tried(candidate) for candidate in recipe.candidates if self._is_of_use(candidate)]
         self.proposals = Proposals(recipe, table.seed) if recipe.rounds else None

@@ -25,8 +25,8 @@ from bayesdrop.stacked.encode import Array, Encoder, Seen
 from bayesdrop.stacked.heads import expected
 from bayesdrop.stacked.job import Trained
 from bayesdrop.stacked.scores import draw_outputs, mean_weight_outputs
+from bayesdrop.stacked.start import Start
 from bayesdrop.stacked.table import TargetScale
-from bayesdrop.stacked.trees import Start
 
 __all__ = ["Component", "Mixture", "gamma_quantiles"]
 

@@ -254,8 +254,8 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     small = rows < 3000
     width = 128 if small else 192 if rows < 20_000 else 256
     # More than 32 of a handful of rows would only repeat them.
-    batch = 32 if rows <= 32 else 96 if small else 128 if rows < 20_000 else 256
-    steps = 700 if small else 2500 if rows < 20_000 else 9000 if rows < _LONG else 6000
+    batch = 32 if rows <= 32 else 64 if rows < 500 else 96 if small else 128 if rows < 20_000 else 256
+    steps = 600 if rows < 500 else 700 if small else 2500 if rows < 20_000 else 9000 if rows < _LONG else 5000
     epochs = max(1, min(250, round(steps * batch / rows)))
     common: dict[str, Any] = {"noise": noise, "batch_size": batch, "epochs": epochs, "check_every": epochs}
     common["lr"] = 3e-3
@@ -283,12 +283,12 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
             Candidate(smooth, most // 2, start=True, few=True),
         ]
     # Few rows: every row is held out in turn. Many: some 1,400 are enough to choose by.
-    folds = min(8 if small else 10 if rows < 20_000 else 20, max(2, rows))
+    folds = min(8 if small else 10 if rows < 20_000 else 20 if rows < _LONG else 50, max(2, rows))
     parts = min(folds, max(1, -(-1400 * folds // rows)))
-    blocks = 4 if small or rows >= 20_000 else 3 if parts > 1 else 6
+    blocks = 4 if small or 20_000 <= rows < _LONG else 2 if rows >= _LONG else 3 if parts > 1 else 6
     scouts = 3 if parts >= 6 else 1
-    # A fifth of a long training tells who will be good.
-    long: dict[str, Any] = {"look": 0.2, "survivors": 2} if rows >= 20_000 else {}
+    # A part of a long training tells who will be good.
+    long: dict[str, Any] = {"look": 0.2 if rows < _LONG else 0.1, "survivors": 2} if rows >= 20_000 else {}
     return FitRecipe(
         tuple(candidates), folds=folds, parts=parts, blocks=blocks, scouts=scouts, tails=True,
         natures=noise == "heteroscedastic", **long,

@@ -1,13 +1,17 @@
-"""Boosted trees as plain arrays, and what they predict of rows that they have not seen.
+"""Boosted trees as plain arrays.
 
-Trees find in a second what networks of few rows find late: which columns count, and where a column jumps.
-Their prediction is one more column for a network, and they tell which columns to leave out. The trees are
-by scikit-learn and held as arrays: nothing is pickled, and no version of it is needed to predict.
+The trees are grown by scikit-learn and held as arrays: nothing is pickled, and no version of it is needed to
+predict. A few rows walk from the roots. For many, the leaves of a tree are numbered from left to right, a bit
+each: a row whose value is above the threshold of a node cannot reach the leaves to the left of that node, and
+of those that no node takes away, the first is the leaf that the row falls into. What all nodes of a tree that
+ask for one column take away depends on where a value lies among their thresholds: a table of masks, and one
+look-up a row.
+
+Reference: Lucchese, Nardini, Orlando, Perego, Tonellotto & Venturini (2015), "QuickScorer".
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,31 +19,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesdrop.errors import must, require
+from bayesdrop.errors import must
 
-__all__ = ["Guess", "Start", "Trees", "guess_table"]
+__all__ = ["Array", "Places", "Trees", "joined_trees", "read_trees"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-#: rows that a group of trees is grown from, at most: beyond that they gain little
-_ROWS = 60_000
-#: numbers beyond which neither squares nor the middle of two can be trusted
-_HUGE = 1e100
-#: outputs (targets, labels, classes) for which trees are grown, at most
-_OUTPUTS = 10
-#: penalties of linear maps, for each row, that are tried
-_STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
-#: standard errors by which a column must count
-_SURE = 2.5
-#: trees that are grown before it is looked whether there are enough
-_TREES = 40
-#: rows below which trees are small, and few
-_FEW = 3000
-#: rows of a part on which columns are shuffled, and trees are counted, at most
-_SOME = 1000
-#: cells of a table and trees that are looked at at a time
-_CELLS = 2**20
+#: walks of rows through trees that are looked at at a time
+_CELLS = 2**17
+#: rows from which on it pays to make masks of the leaves first
+_MANY = 2000
+#: leaves of a tree, at most: the bits of a mask
+_BITS = 32
+#: rows that are looked at together: what is held of them stays in a core's cache
+_TOGETHER = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,20 +65,35 @@ class Trees:
 
     def __call__(self, x: Array) -> Array:
         """(N, K) columns to (N, C) scores: a number, or the log-odds of classes."""
+        if len(x) >= _MANY and _LeafMasks.fits(self):
+            return _LeafMasks(self, x.shape[1])(x)
         made = np.empty((len(x), self.roots.shape[1]))
         rows = max(1, _CELLS // max(1, self.roots.size))
         for start in range(0, len(x), rows):
-            made[start : start + rows] = self.leaves(x[start : start + rows]).sum(1) + self.base
+            # Tree after tree, in whatever company a row comes.
+            total = self.leaves(x[start : start + rows]).cumsum(1)[:, -1:].sum(1)
+            made[start : start + rows] = total + self.base
         return made
 
     def leaves(self, x: Array) -> Array:
         """(N, T, C) what every tree adds."""
-        at = np.broadcast_to(self.roots, (len(x), *self.roots.shape)).copy()
-        row = np.arange(len(x))[:, None, None]
+        columns, count = x.shape[1], self.roots.size
+        flat, children = np.ascontiguousarray(x).ravel(), np.stack([self.left, self.right], 1).ravel()
+        at = np.tile(self.roots.ravel(), len(x))
+        ended = at.copy()
+        # Where each walk stands among all, and where its row begins; what has come to a leaf goes no further.
+        place = np.arange(len(at))
+        row = np.repeat(np.arange(0, len(flat), columns), count)
+        inner = self.left != np.arange(len(self.left))
         for _ in range(self.depth):
-            above = x[row, self.feature[at]] > self.threshold[at]
-            at = np.where(above, self.right[at], self.left[at])
-        return self.value[at]
+            above = flat.take(row + self.feature.take(at)) > self.threshold.take(at)
+            below = children.take(2 * at + above)
+            on = inner.take(below)
+            ended[place] = below
+            at, place, row = below[on], place[on], row[on]
+            if not len(at):
+                break
+        return self.value[ended].reshape(len(x), *self.roots.shape)
 
     def first(self, count: int) -> Trees:
         """The first `count` trees of every output, without the nodes of the others."""
@@ -140,311 +149,11 @@ class Trees:
         return Trees(**rest, depth=int(depth))
 
 
-@dataclass(frozen=True, eq=False)
-class Guess:
-    """What boosted trees and a linear map say of a row.
-
-    Attributes:
-        trees: the first C of its numbers.
-        slopes: (K, C) of the linear map, which gives the other C.
-        levels: (C,) of the linear map.
-    """
-
-    trees: Trees
-    slopes: Array
-    levels: Array
-
-    @property
-    def width(self) -> int:
-        """How many numbers it gives: 2 C."""
-        return 2 * len(self.levels)
-
-    def __call__(self, x: Array) -> Array:
-        """(N, K) columns to (N, 2 C) numbers: those of the trees, then those of the linear map."""
-        linear = np.broadcast_to(self.levels, (len(x), len(self.levels))).copy()
-        # Not a product of matrices, whose last bits depend on how many rows there are.
-        for column, slopes in zip(x.T, self.slopes, strict=True):
-            linear += column[:, None] * slopes
-        return np.concatenate([self.trees(x), linear], 1)
-
-    def as_dict(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name; `from_dict` is the way back."""
-        return {**self.trees.as_dict(), "slopes": self.slopes, "levels": self.levels}
-
-    @staticmethod
-    def from_dict(arrays: dict[str, NDArray[Any]], columns: int) -> Guess:
-        """From the arrays of `as_dict`; a `ValueError` if these make no sense for so many columns.
-
-        Args:
-            arrays: by name.
-            columns: K of the table.
-        """
-        rest = dict(arrays)
-        slopes, levels = (rest.pop(name, np.zeros(0)) for name in ("slopes", "levels"))
-        trees = Trees.from_dict(rest, columns)
-        shape = (columns, len(trees.base))
-        whole = slopes.dtype == levels.dtype == np.float64 and np.isfinite(slopes).all()
-        if slopes.shape != shape or levels.shape != shape[1:] or not whole or not np.isfinite(levels).all():
-            raise ValueError(must("Guess", "slopes", f"finite and of shape {shape}", slopes.shape))
-        return Guess(trees, slopes, levels)
-
-
 def _are_places(values: Places, count: int) -> bool:
     return bool(((values >= 0) & (values < count)).all())
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
-    """What trees and linear maps make of a table: a guess for every part of the rows.
-
-    The guess of a part is fitted to the other parts. What is predicted of a row is therefore never by a
-    guess that has seen its target. A network that holds a part out does learn from what the guesses of other
-    parts predict, and these have seen the targets of that part: the slight leak of all stacking.
-
-    Attributes:
-        parts: (N,) the part of every row.
-        guesses: one for each part.
-        harm: (parts, K) by how much the loss of a part's rows grows when the values of a column are
-            shuffled among them, as the trees of that part predict them.
-        doubt: (parts, K) its standard errors.
-        predicted: (N, 2 C) of every row, by the guess of its part.
-    """
-
-    parts: Places
-    guesses: tuple[Guess, ...]
-    harm: Array
-    doubt: Array
-    predicted: Array
-
-    def telling(self, part: int, count: int) -> Places:
-        """The `count` columns that count most for the rows of all other parts, in the order of the table.
-
-        Nothing of it was measured on the rows of the part itself.
-        """
-        others = np.arange(len(self.guesses)) != part
-        return np.sort(np.argsort(-self.harm[others].mean(0), kind="stable")[:count])
-
-    def with_rows(self, x: Array) -> Start:
-        """The same with further rows, which no guess has seen: their mean predicts these.
-
-        Args:
-            x: (M, K) columns of the new rows.
-        """
-        new = np.mean([guess(x) for guess in self.guesses], 0)
-        parts = np.concatenate([self.parts, np.arange(len(x)) % len(self.guesses)])
-        predicted = np.concatenate([self.predicted, new])
-        return Start(parts, self.guesses, self.harm, self.doubt, predicted)
-
-    @property
-    def columns(self) -> int:
-        """How many columns count: by more than chance, and by a hundredth of the one that counts most."""
-        harm, doubt = self.harm.mean(0), np.sqrt(np.square(self.doubt).sum(0)) / len(self.guesses)
-        return max(1, int(((harm > _SURE * doubt) & (harm > 0.01 * harm.max())).sum()))
-
-
-def guess_table(
-    x: Array,
-    y: NDArray[Any],
-    parts: Places,
-    *,
-    classes: int | None = None,
-    weight: Array | None = None,
-    seed: int = 0,
-) -> Start | None:
-    """Fit trees and a linear map to all parts of a table but one, for each part.
-
-    There are as many trees, and the linear map is shrunk as much, as suits unseen rows best.
-
-    Args:
-        x: (N, K) columns.
-        y: (N, D) targets, standardised; (N,) classes 0, 1, ...; or (N, D) labels as bool.
-        parts: (N,) the part of every row: 0, 1, ...
-        classes: how many classes there are.
-        weight: (N,) of the rows.
-        seed: of everything random.
-
-    Returns: None where this cannot be done for every part: a class or a label is missing in the others, or
-        there are too many outputs, or numbers too large to be squared.
-    """
-    problems = _problems(y, classes)
-    count = int(parts.max()) + 1
-    if np.abs(x).max() > _HUGE:
-        return None
-    if len(problems) > _OUTPUTS or (classes is not None and classes > _OUTPUTS):
-        return None
-    others = [np.flatnonzero(parts != part) for part in range(count)]
-    if any(one.kind != "number" and not one.is_complete(rows) for one in problems for rows in others):
-        return None
-    source = np.random.default_rng(seed)
-    fitted = [np.sort(source.permutation(rows)[:_ROWS]) if len(rows) > _ROWS else rows for rows in others]
-    unseen = [np.sort(source.permutation(np.flatnonzero(parts == part))[:_SOME]) for part in range(count)]
-    grown, best = _grown(x, fitted, unseen, problems, weight, seed=seed)
-    short = tuple(trees.first(best) for trees in grown)
-    maps = _linear_maps(x, fitted, unseen, problems, weight)
-    guesses = tuple(Guess(trees, *one) for trees, one in zip(short, maps, strict=True))
-    predicted = np.empty((len(x), guesses[0].width))
-    for part, guess in enumerate(guesses):
-        own = parts == part
-        predicted[own] = guess(x[own])
-    found = [_shuffled(x, *one, problems, source) for one in zip(short, unseen, strict=True)]
-    harm, doubt = (np.stack(values) for values in zip(*found, strict=True))
-    return Start(parts, guesses, harm, doubt, predicted)
-
-
-def _grown(
-    x: Array,
-    fitted: Sequence[Places],
-    unseen: Sequence[Places],
-    problems: Sequence[_Problem],
-    weight: Array | None,
-    *,
-    seed: int,
-) -> tuple[list[Trees], int]:
-    """Trees of every part, and how many of them suit unseen rows best; they grow until these are past."""
-    limits = require("threadpoolctl", extra="sklearn", owner="boosted trees")
-    models = [
-        [one.trees(len(some), x.shape[1], seed=seed + part) for one in problems]
-        for part, some in enumerate(fitted)
-    ]
-    most = 120 if x.shape[1] > 50 or len(x) < _FEW else 250
-    for count in range(_TREES, most + _TREES, _TREES):
-        # Sums over threads round otherwise from machine to machine, and a tree may then cut elsewhere.
-        with limits.threadpool_limits(1):
-            for own, some in zip(models, fitted, strict=True):
-                given = None if weight is None else weight[some]
-                for model, one in zip(own, problems, strict=True):
-                    model.set_params(max_iter=min(count, most)).fit(x[some], one.y[some], given)
-        grown = [_joined([_read(model) for model in own]) for own in models]
-        best = _best_count(x, grown, unseen, problems, weight)
-        if best < 0.7 * count:
-            break
-    return grown, best
-
-
-def _linear_maps(
-    x: Array,
-    fitted: Sequence[Places],
-    unseen: Sequence[Places],
-    problems: Sequence[_Problem],
-    weight: Array | None,
-) -> list[tuple[Array, Array]]:
-    """Slopes and levels of every part, shrunk as suits the rows best that each has not seen."""
-    mean, scale = x.mean(0), x.std(0)
-    scale = np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, np.inf)
-    z = (x - mean) / scale
-    best: tuple[float, list[tuple[Array, Array]]] | None = None
-    for strength in _STRENGTHS:
-        made, loss = [], 0.0
-        for rows, apart in zip(fitted, unseen, strict=True):
-            fits = [one.linear(z[rows], rows, weight, strength) for one in problems]
-            slopes = np.concatenate([slope for slope, _ in fits], 1)
-            levels = np.concatenate([level for _, level in fits])
-            loss += float(_loss(z[apart] @ slopes + levels, apart, problems).sum())
-            made.append((slopes, levels))
-        if best is None or loss < best[0]:
-            best = (loss, made)
-    assert best is not None
-    # In the columns' own units.
-    return [(slopes / scale[:, None], levels - (mean / scale) @ slopes) for slopes, levels in best[1]]
-
-
-def _shuffled(
-    x: Array, trees: Trees, rows: Places, problems: Sequence[_Problem], source: np.random.Generator
-) -> tuple[Array, Array]:
-    """(K,) by how much the mean loss of rows grows when a column is shuffled among them; standard errors."""
-    here = x[rows]
-    before = _loss(trees(here), rows, problems)
-    harm, doubt = np.zeros(x.shape[1]), np.zeros(x.shape[1])
-    # A column that no tree asks for does not count.
-    for column in np.unique(trees.feature[trees.left != np.arange(len(trees.left))]):
-        changed = here.copy()
-        changed[:, column] = source.permutation(changed[:, column])
-        grows = _loss(trees(changed), rows, problems) - before
-        harm[column], doubt[column] = grows.mean(), grows.std() / np.sqrt(len(rows))
-    return harm, doubt
-
-
-def _loss(scores: Array, rows: Places, problems: Sequence[_Problem]) -> Array:
-    """(n, ...) loss of scores (n, ..., C) of some rows, summed over problems."""
-    outputs = np.split(scores, len(problems), -1)
-    total: Array = np.sum([one.loss(own, rows) for one, own in zip(problems, outputs, strict=True)], 0)
-    return total
-
-
-def _problems(y: NDArray[Any], classes: int | None) -> list[_Problem]:
-    if classes is not None:
-        return [_Problem("classes", y, classes)]
-    kind = "label" if y.dtype == np.bool_ else "number"
-    return [_Problem(kind, y[:, column], 2) for column in range(y.shape[1])]
-
-
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    """One target, one label, or the classes of a table."""
-
-    kind: str  #: "number", "label" or "classes"
-    y: NDArray[Any]
-    classes: int
-
-    def is_complete(self, rows: Places) -> bool:
-        """Whether every class is among some rows."""
-        return len(np.unique(self.y[rows])) == self.classes
-
-    def trees(self, rows: int, columns: int, *, seed: int) -> Any:
-        """A model of scikit-learn for so many rows and columns, whose trees may grow more and more."""
-        ensemble = require("sklearn.ensemble", extra="sklearn", owner="boosted trees")
-        number = self.kind == "number"
-        kind = ensemble.HistGradientBoostingRegressor if number else ensemble.HistGradientBoostingClassifier
-        return kind(
-            learning_rate=0.12 if rows < _FEW else 0.07,
-            max_leaf_nodes=16 if rows < _FEW else 31,
-            min_samples_leaf=max(4, min(20, rows // 40)),
-            l2_regularization=1.0,
-            max_features=0.6 if columns <= 50 else 0.3,
-            early_stopping=False,
-            warm_start=True,
-            random_state=seed % 2**32,
-        )
-
-    def linear(self, z: Array, rows: Places, weight: Array | None, strength: float) -> tuple[Array, Array]:
-        """(K, C) slopes and (C,) levels of standardised columns: ridge or logistic regression.
-
-        Args:
-            z: (n, K) standardised columns of some rows.
-            rows: (n,) their places.
-            weight: of all rows.
-            strength: of the penalty, for each row.
-        """
-        models = require("sklearn.linear_model", extra="sklearn", owner="boosted trees")
-        own = None if weight is None else weight[rows]
-        if self.kind == "number":
-            model = models.Ridge(alpha=strength * len(rows)).fit(z, self.y[rows], own)
-        else:
-            model = models.LogisticRegression(C=1 / (strength * len(rows)), max_iter=200)
-            with warnings.catch_warnings():
-                # A few steps more or less do not matter for a guess.
-                warnings.simplefilter("ignore")
-                model.fit(z, self.y[rows], own)
-        slopes = np.atleast_2d(model.coef_).T
-        return slopes, np.atleast_1d(model.intercept_)
-
-    def loss(self, scores: Array, rows: Places) -> Array:
-        """(n, ...) loss of scores (n, ..., C) of some rows."""
-        y = self.y[rows]
-        if self.kind == "number":
-            value: Array = np.square(scores[..., 0] - y.reshape(-1, *[1] * (scores.ndim - 2)))
-            return value
-        if scores.shape[-1] == 1:
-            sign = np.where(y.astype(bool), -1.0, 1.0).reshape(-1, *[1] * (scores.ndim - 2))
-            return np.logaddexp(0, sign * scores[..., 0])
-        largest = scores.max(-1, keepdims=True)
-        total = np.log(np.exp(scores - largest).sum(-1)) + largest[..., 0]
-        own = np.take_along_axis(scores, y.reshape(-1, *[1] * (scores.ndim - 1)), -1)[..., 0]
-        value = total - own
-        return value
-
-
-def _read(model: Any) -> Trees:
+def read_trees(model: Any) -> Trees:
     """The trees of a fitted model of scikit-learn."""
     try:
         predictors, base = model._predictors, np.asarray(model._baseline_prediction, dtype=np.float64)
@@ -477,7 +186,7 @@ def _read(model: Any) -> Trees:
     )
 
 
-def _joined(parts: Sequence[Trees]) -> Trees:
+def joined_trees(parts: Sequence[Trees]) -> Trees:
     """Trees of several outputs, side by side."""
     if len(parts) == 1:
         return parts[0]
@@ -495,19 +204,93 @@ def _joined(parts: Sequence[Trees]) -> Trees:
     )
 
 
-def _best_count(
-    x: Array,
-    grown: Sequence[Trees],
-    unseen: Sequence[Places],
-    problems: Sequence[_Problem],
-    weight: Array | None,
-) -> int:
-    """The number of trees with the least loss on rows that they have not seen."""
-    total = np.zeros(len(grown[0].roots))
-    for trees, rows in zip(grown, unseen, strict=True):
-        step = max(1, _CELLS // max(1, trees.roots.size))
-        for start in range(0, len(rows), step):
-            some = rows[start : start + step]
-            loss = _loss(trees.leaves(x[some]).cumsum(1) + trees.base, some, problems)
-            total += (loss if weight is None else loss * weight[some, None]).sum(0)
-    return int(total.argmin()) + 1
+@dataclass(frozen=True, eq=False)
+class _TreeMasks:
+    """Tables of masks by column, and the values of the leaves from left to right."""
+
+    tables: list[tuple[int, NDArray[np.uint32]]]
+    values: NDArray[np.float64]
+
+
+class _LeafMasks:
+    """Trees made ready for many rows; sums are those of walking from the roots, bit for bit.
+
+    Args:
+        trees: of at most 32 leaves each (see `fits`).
+        columns: K of the rows.
+    """
+
+    def __init__(self, trees: Trees, columns: int) -> None:
+        inner = trees.left != np.arange(len(trees.left))
+        self._cuts = [
+            np.unique(trees.threshold[inner & (trees.feature == column)]) for column in range(columns)
+        ]
+        self._trees = [[self._tree(trees, int(root)) for root in roots] for roots in trees.roots]
+        self._base = trees.base
+
+    @staticmethod
+    def fits(trees: Trees) -> bool:
+        """Whether no tree has more leaves than a mask has bits."""
+        return all(len(_from_left(trees, int(root))[0]) <= _BITS for root in trees.roots.ravel())
+
+    def _tree(self, trees: Trees, root: int) -> _TreeMasks:
+        leaves, nodes = _from_left(trees, root)
+        tables: dict[int, NDArray[np.uint32]] = {}
+        for node, mask in nodes:
+            column = int(trees.feature[node])
+            cuts = self._cuts[column]
+            table = tables.setdefault(column, np.zeros(len(cuts) + 1, dtype=np.uint32))
+            table[np.searchsorted(cuts, trees.threshold[node]) + 1] |= np.uint32(mask)
+        whole = [(column, np.bitwise_or.accumulate(table)) for column, table in tables.items()]
+        return _TreeMasks(whole, trees.value[leaves])
+
+    def __call__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(N, K) columns to (N, C): the base and the sum over trees."""
+        made = np.empty((len(x), len(self._base)))
+        for start in range(0, len(x), _TOGETHER):
+            rows = x[start : start + _TOGETHER]
+            # How many thresholds of its column a value is above; none if it is not a number.
+            places = [
+                np.where(np.isnan(values), 0, np.searchsorted(cuts, values))
+                for cuts, values in zip(self._cuts, rows.T, strict=True)
+            ]
+            total = np.zeros((len(self._base), len(rows)))
+            for trees in self._trees:
+                for output, tree in enumerate(trees):
+                    total[output] += tree.values.take(_first_left(tree, places, len(rows)))
+            made[start : start + _TOGETHER] = total.T + self._base
+        return made
+
+
+def _first_left(tree: _TreeMasks, places: list[NDArray[np.int64]], rows: int) -> NDArray[np.int32]:
+    """(rows,) the leaf of every row, counted from the left."""
+    gone = np.zeros(rows, dtype=np.uint32)
+    for column, table in tree.tables:
+        gone |= table.take(places[column])
+    left = ~gone
+    # The lowest bit alone is a power of two, whose exponent a float holds exactly.
+    left &= np.uint32(0) - left
+    exponents: NDArray[np.int32] = (left.astype(np.float32).view(np.int32) >> 23) - 127
+    return exponents
+
+
+def _from_left(trees: Trees, root: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """The leaves of a tree from left to right; its nodes, each with the leaves to the left of it as bits."""
+    leaves: list[int] = []
+    nodes: list[tuple[int, int]] = []
+    #: nodes whose left leaves are complete once the walk comes back to them, with how many there were before
+    waiting: list[tuple[int, int]] = []
+    at = root
+    # More nodes than there are can only be walked in a circle, which no growing of trees makes.
+    for _ in range(2 * len(trees.left)):
+        if int(trees.left[at]) != at:
+            waiting.append((at, len(leaves)))
+            at = int(trees.left[at])
+            continue
+        leaves.append(at)
+        if not waiting:
+            break
+        at, before = waiting.pop()
+        nodes.append((at, (1 << len(leaves)) - (1 << before)))
+        at = int(trees.right[at])
+    return leaves, nodes

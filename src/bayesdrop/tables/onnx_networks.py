@@ -19,7 +19,7 @@ from bayesdrop.predict import PartlyRandom
 from bayesdrop.stacked.encode import Encoder
 from bayesdrop.stacked.job import export as as_module
 from bayesdrop.stacked.mixture import Mixture
-from bayesdrop.stacked.trees import Guess
+from bayesdrop.stacked.start import Guess
 
 __all__ = ["write_encoder", "write_mixture"]
 

@@ -46,7 +46,7 @@ class Images:
 
 
 def load_images(name: str) -> Images:
-    """MNIST with Fashion-MNIST outside, the reverse, or scikit-learn's digits with themselves upside down.
+    """MNIST with Fashion-MNIST outside, or scikit-learn's digits with themselves upside down.
 
     Raises:
         DataNotFound: a set is not at hand.
@@ -57,11 +57,9 @@ def load_images(name: str) -> Images:
         images = torch.as_tensor(x, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
         labels = torch.as_tensor(y, dtype=torch.int64)
         return Images(images[:1400], labels[:1400], images[1400:], labels[1400:], images[1400:].flip(2))
-    sets: dict[str, Callable[[], Any]] = {"mnist": load_mnist, "fashion-mnist": load_fashion_mnist}
-    if name not in sets:
-        raise ValueError(must("injected", "images", f"among {', '.join(sets)}, digits", name))
-    own = sets[name]()
-    other = sets["fashion-mnist" if name == "mnist" else "mnist"]()
+    if name != "mnist":
+        raise ValueError(must("injected", "images", "among mnist, digits", name))
+    own, other = load_mnist(), load_fashion_mnist()
     scaled = [part.float().div(255).unsqueeze(1) for part in (own.x_train, own.x_test, other.x_test)]
     return Images(scaled[0], own.y_train, scaled[1], own.y_test, scaled[2])
 
