@@ -43,7 +43,8 @@ def test_many_rows_fall_into_the_leaves_that_few_do(leaves: int, monkeypatch: py
     trees = read_trees(HistGradientBoostingClassifier(**options).fit(x, label))
     new = 2 * waves(300, 5, seed=1)[0]
     # On a threshold, beyond all of them, and no number at all.
-    new[:50, 1] = trees.threshold[trees.left != np.arange(len(trees.left))][:50]
+    thresholds = trees.threshold[trees.left != np.arange(len(trees.left))]
+    new[:50, 1] = np.resize(thresholds, 50)
     new[50], new[51], new[52] = 1e300, -1e300, np.nan
     few = trees(new)
     monkeypatch.setattr("bayesdrop.stacked.trees._MANY", 1)
