@@ -50,6 +50,13 @@ def test_every_kind_of_column_is_told_with_a_reason() -> None:
     assert infer_column(pd.Series(pd.to_timedelta([1, 2], unit="h"), name="t")).kind == "left out"
 
 
+def test_many_categories_of_a_few_rows_have_an_input_each() -> None:
+    shops = [f"shop {number}" for number in range(200)]
+    column = infer_column(text(*shops * 12, "odd"))
+    assert set(column.categories) == {*shops, "(other)"}
+    assert column.rare == ("odd",)
+
+
 def test_rare_categories_share_a_column() -> None:
     column = infer_column(text(*["a"] * 500, *["b"] * 500, "c", "d", ""))
     assert column.categories == ("a", "b", "(other)", "(missing)")

@@ -43,7 +43,8 @@ __all__ = ["MEND", "Wish", "infer_column"]
 
 MEND = "Mend those cells, or name what stands for a missing one with --missing."
 _MEND_OR_NAME = MEND.replace(", or name", ", name").replace("--missing.", "--missing, or use --categorical.")
-_MOST_CATEGORIES = 50
+#: texts of a column that have an input each, in short tables and in long ones; rows that are enough for one
+_USUAL_CATEGORIES, _MOST_CATEGORIES, _ENOUGH = 50, 300, 5
 #: rows from which whole numbers that are all different may be a running number, and what years are
 _LEAST_RUNNING, _YEARS = 20, (1800, 2200)
 
@@ -301,8 +302,9 @@ def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifi
         why = f"{len(counts):,} different texts in {present:,} rows: names of rows, not categories"
         why += "; else: --keep"
         return Column(name, "left out", why=why)
-    least = max(2, present // 200)
-    common = [label for label, count in counts.most_common(_MOST_CATEGORIES) if count >= least]
+    least = min(_ENOUGH, max(2, present // 200))
+    most = min(_MOST_CATEGORIES, max(_USUAL_CATEGORIES, present // 10))
+    common = [label for label, count in counts.most_common(most) if count >= least]
     # A reserved word in the data itself is the same as what it stands for.
     common = sorted(set(common) - {MISSING, OTHER})
     rest = [label for label, _ in counts.most_common() if label not in common]
