@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ __all__ = [
     "deferred_chart",
     "doubt_chart",
     "drift_chart",
+    "get_ready",
     "people_chart",
     "promise_chart",
 ]
@@ -26,6 +29,13 @@ __all__ = [
 _BLUE, _ORANGE, _GREEN = COLORS[:3]
 _GREY = "#666666"
 _LONGEST = 24
+_DRAWING = Lock()
+
+
+@cache
+def get_ready() -> None:
+    """Draw a first picture in the background, once: it takes far longer than all that follow."""
+    Thread(target=_drawn, args=(lambda ax: finish_axes(ax, grid=True),), daemon=True).start()
 
 
 def promise_chart(found: Sequence[Period], what: str) -> Markup:
@@ -152,6 +162,8 @@ def _times(ax: Any, places: Any, moments: Sequence[float]) -> None:
 
 def _drawn(draw: Callable[[Any], None], height: float = 2.6) -> Markup:
     figure = new_figure(5.2, height)
-    draw(figure.subplots())
-    # Our own drawing: names in it are escaped when it is written.
-    return Markup(inline_svg(figure))
+    # Matplotlib's options are those of the whole process.
+    with _DRAWING:
+        draw(figure.subplots())
+        # Our own drawing: names in it are escaped when it is written.
+        return Markup(inline_svg(figure))

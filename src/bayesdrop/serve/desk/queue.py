@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from bayesdrop.serve.auth import Caller, session_with
+from bayesdrop.serve.desk import charts
 from bayesdrop.serve.desk.pages import back_to, message_of, page
 from bayesdrop.serve.desk.showing import show
 from bayesdrop.serve.store import Item, LeaseLost
@@ -29,6 +30,8 @@ async def front(
     item: str | None = None,
 ) -> HTMLResponse:
     """The next item of whoever asks, with a lease."""
+    # Whoever labels will want to see the dashboard.
+    charts.get_ready()
     service = request.app.state.service
     store, serving = service.store, service.registry.current
 
