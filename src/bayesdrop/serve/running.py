@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,10 @@ def run(settings: Settings, *, say: Callable[[str], None] = print) -> None:
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
             if self.started:
+                # What is there by now stays: to look through all of it again and again for what can be
+                # thrown away stops every answer for a quarter of a second.
+                gc.collect()
+                gc.freeze()
                 host, port = self.servers[0].sockets[0].getsockname()[:2]
                 shown = f"[{host}]" if ":" in host else host
                 record = app.state.service.registry.current.record
