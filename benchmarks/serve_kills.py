@@ -1,6 +1,6 @@
 """Kill a server with SIGKILL while it answers and while people label, start it again, and count.
 
-    python benchmarks/serve_kills.py MODEL ROWS.json [--kills 20]
+    python benchmarks/serve_kills.py MODEL ROWS.json [--kills 20] [--database postgresql+psycopg://...]
 
 Every request has a name (Idempotency-Key) and every label its item. What was acknowledged before a kill must
 be there after it; what was not is sent again under the same name, and must be there once.
@@ -14,7 +14,6 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import create_engine, text
 
 
 @dataclass
@@ -55,8 +56,9 @@ def send(port: int, path: str, body: Any, headers: dict[str, str] | None = None)
     """POST JSON to a server of this machine."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
-        text = json.dumps(body)
-        connection.request("POST", path, text, {"content-type": "application/json", **(headers or {})})
+        connection.request(
+            "POST", path, json.dumps(body), {"content-type": "application/json", **(headers or {})}
+        )
         answer = connection.getresponse()
         content = answer.read()
         return answer.status, json.loads(content) if content else None
@@ -135,7 +137,7 @@ def one_life(
 
 def survive(
     start: Callable[[], Running],
-    database: Path,
+    database: str,
     rows: Sequence[Any],
     *,
     kills: int,
@@ -156,21 +158,28 @@ def survive(
     return counted(ledger, database)
 
 
-def counted(ledger: Ledger, database: Path) -> dict[str, int]:
+def counted(ledger: Ledger, database: str) -> dict[str, int]:
     """What was acknowledged and is not there, what is there twice, and how much there is."""
-    with sqlite3.connect(database) as connection:
-        keys = [row[0] for row in connection.execute("select key from requests where key is not null")]
-        items = connection.execute(
+    engine = create_engine(database)
+    with engine.connect() as connection:
+
+        def rows_of(query: str) -> list[Any]:
+            return list(connection.execute(text(query)).fetchall())
+
+        keys = [row[0] for row in rows_of("select key from requests where key is not null")]
+        items = rows_of(
             "select r.key, i.id from items i join requests r on r.id = i.request_id where r.key is not null"
-        ).fetchall()
-        live = connection.execute(
+        )
+        live = rows_of(
             "select item_id, value_json, count(*) from labels"
-            " where undone is null and skipped = 0 group by 1, 2"
-        ).fetchall()
-        broken = connection.execute("pragma integrity_check").fetchone()[0] != "ok"
-        orphans = connection.execute(
+            " where undone is null and not skipped group by 1, 2"
+        )
+        sqlite = engine.dialect.name == "sqlite"
+        broken = sqlite and rows_of("pragma integrity_check")[0][0] != "ok"
+        orphans = rows_of(
             "select count(*) from items i left join predictions p on p.item_id = i.id where p.id is null"
-        ).fetchone()[0]
+        )[0][0]
+    engine.dispose()
     found: dict[str, list[str]] = {}
     for key, item in items:
         found.setdefault(key, []).append(item)
@@ -193,14 +202,13 @@ def counted(ledger: Ledger, database: Path) -> dict[str, int]:
     }
 
 
-def command_start(model: str, home: Path) -> Callable[[], Running]:
+def command_start(model: str, home: Path, database: str) -> Callable[[], Running]:
     """Starts `bayesdrop serve` as a process of its own."""
 
     def start() -> Running:
         command = [sys.executable, "-m", "bayesdrop", "serve", model, "--home", str(home), "--port", "0"]
-        process = subprocess.Popen(
-            [*command, "--random-share", "0.5"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        command += ["--random-share", "0.5", "--database", database]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert process.stdout is not None
         line = process.stdout.readline()
 
@@ -221,13 +229,15 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--requests", type=int, default=50, help="of a life")
     parser.add_argument("--labels", type=int, default=10, help="of a life")
+    parser.add_argument("--database", help="URL of an empty one; SQLite if none is given")
     asked = parser.parse_args()
     rows = json.loads(Path(asked.rows).read_text())
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        start = command_start(asked.model, home)
+        database = asked.database or f"sqlite:///{home / 'desk.sqlite'}"
+        start = command_start(asked.model, home, database)
         options = {"kills": asked.kills, "requests": asked.requests, "labels": asked.labels}
-        print(json.dumps(survive(start, home / "desk.sqlite", rows, **options), indent=1))
+        print(json.dumps(survive(start, database, rows, **options), indent=1))
 
 
 if __name__ == "__main__":

@@ -23,9 +23,12 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> Any:
     sys.modules.pop("serve_kills", None)
 
 
-def test_nothing_acknowledged_is_lost_or_doubled_by_kills(kills: Any, kinds: Fitted, tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_or_doubled_by_kills(
+    kills: Any, kinds: Fitted, database_url: str, tmp_path: Path
+) -> None:
+    program = str(Path(__file__).with_name("nursery.py"))
     nursery = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("nursery.py")), str(kinds.folder), str(tmp_path)],
+        [sys.executable, program, str(kinds.folder), str(tmp_path), database_url],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert nursery.stdin is not None
@@ -45,7 +48,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_by_kills(kills: Any, kinds: Fit
 
     try:
         assert nursery.stdout.readline() == "ready\n"
-        found = kills.survive(start, tmp_path / "desk.sqlite", kinds.rows, kills=4, requests=40, labels=8)
+        found = kills.survive(start, database_url, kinds.rows, kills=4, requests=40, labels=8)
     finally:
         nursery.kill()
         nursery.wait()
