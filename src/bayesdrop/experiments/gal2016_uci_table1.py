@@ -21,7 +21,7 @@ from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Outcome, Row
 from bayesdrop.experiments.uci.claims_2016 import claims_2016
 from bayesdrop.experiments.uci.fits import MEAN_FIELD, METRICS
-from bayesdrop.experiments.uci.known import KnownFits, Plan
+from bayesdrop.experiments.uci.known import FEW_ROWS, KnownFits, Plan
 from bayesdrop.experiments.uci.picture import draw_table
 from bayesdrop.experiments.uci.published import MEDIANS_2016, NO_DROPOUT_2016, PBP_SECONDS, SECONDS_2016
 from bayesdrop.experiments.uci.report import (
@@ -91,7 +91,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         plan,
         also={"no-dropout": config.without_dropout},
         known=None if earlier is None else KnownFits(earlier, _plan(Config(**earlier.config))),
-        must_average=lambda name, method: method == "gal2016" and len(load_set(name)) < 2000,
+        must_average=lambda name, method: method == "gal2016" and len(load_set(name)) < FEW_ROWS,
         cache=cache,
         progress=progress,
     )
@@ -103,7 +103,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         found, {(name, "gal2016"): one[0] for name, one in SECONDS_2016.items()}, _second_notes()
     )
     notes = (
-        f"The papers' methods were fitted {config.repeats} times to every split of a set of fewer than 2,000"
+        f"The papers' methods were fitted {config.repeats} times to every split of a set of fewer than 1,500"
         " rows, and a split's score is the mean: one fit's seed moves the mean over splits too.",
         "After ±: standard errors over splits, but standard deviations in the dropout column of 2016.",
         "Seconds are of one processor core, search and scores included; the paper's are start to finish, on"

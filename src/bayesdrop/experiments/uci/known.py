@@ -16,7 +16,7 @@ from bayesdrop.experiments.uci.fits import ESTIMATOR, METRICS, OURS, REVISION, S
 from bayesdrop.experiments.uci.sets import load_set
 from bayesdrop.version import __version__
 
-__all__ = ["KnownFits", "Plan", "SetFits", "moved_by_seed"]
+__all__ = ["FEW_ROWS", "KnownFits", "Plan", "SetFits", "moved_by_seed"]
 
 Array = NDArray[np.float64]
 
@@ -26,9 +26,13 @@ Array = NDArray[np.float64]
 _REVISIONS = {"54be11a43c680eba7fb49217e7e320e5be5bd21f": 2, "69f1248274b1d7398302a4f10db7faff8880e39c": 2}
 
 
+#: rows of a set from which on one fit to every split is enough
+FEW_ROWS = 1500
+
+
 def moved_by_seed(name: str, method: str) -> bool:
     """Whether the seed of a fit moves the mean over splits by half its standard error: a small set."""
-    return method not in ("default", "quick") and len(load_set(name)) < 2000
+    return method not in ("default", "quick") and len(load_set(name)) < FEW_ROWS
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Plan:
 
     Args:
         splits: at most so many of every set.
-        repeats: fits of one network to every split of a set of fewer than 2,000 rows, where the seed moves a
+        repeats: fits of one network to every split of a set of fewer than 1,500 rows, where the seed moves a
             mean over splits by half its standard error; a split's score is their mean.
         num_draws: T when scoring; the methods' own if None.
         steps: of a method and a set's number of rows, the most steps of training a network; None for the
