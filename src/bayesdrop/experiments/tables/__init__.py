@@ -5,7 +5,7 @@ dates among them, against what else one would reach for: NGBoost (Normal), CatBo
 LightGBM with split conformal intervals, a Gaussian process on up to 2,000 rows, and ridge or logistic
 regression. Nobody is tuned; boosting stops early by a tenth of its rows. Every contender has the same random
 split, 80 % to 20 %, and one thread; all are measured by the same functions of `bayesdrop.metrics`. Of longer
-tables 3,000 rows are taken at random. `--set num_splits=5 --set max_rows=10000` is four hours instead of one.
+tables 3,000 rows are taken at random. `--set num_splits=5 --set max_rows=10000` takes some seven hours.
 
 A third of the tables, chosen by a hash of their names, is for development. The others are kept aside: claims
 are judged on them alone. Ranks are means over tables, with intervals from resampling the tables.
