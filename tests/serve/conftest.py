@@ -14,7 +14,7 @@ from tests.serve import postgres
 from tests.serve.models import Fitted, fit_folder
 
 from bayesdrop.serve.served.images import ImageModel, save_image_model
-from bayesdrop.serve.store import Model, NewItem, NewRequest, Store
+from bayesdrop.serve.store import NewItem, NewRequest, SavedModel, Store
 from bayesdrop.serve.store.ids import new_id
 
 
@@ -67,7 +67,7 @@ def store(database_url: str, clock: Clock) -> Iterator[Store]:
 
 
 @pytest.fixture
-def model(store: Store) -> Model:
+def model(store: Store) -> SavedModel:
     added = store.versions.add(
         name="cats", kind="table", task="classification", digest="0" * 64, source="origin", about={}
     )
@@ -75,7 +75,7 @@ def model(store: Store) -> Model:
 
 
 @pytest.fixture
-def ask(store: Store, model: Model) -> Callable[..., str]:
+def ask(store: Store, model: SavedModel) -> Callable[..., str]:
     """Stores a request of one item and gives the item's id."""
 
     def stored(uncertainty: float = 0.5, *, defer: bool = True, **options: object) -> str:

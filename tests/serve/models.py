@@ -11,7 +11,7 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from bayesdrop.serve.app import create_app
-from bayesdrop.serve.settings import Settings
+from bayesdrop.serve.settings import ServeSettings
 from bayesdrop.tables import FitOptions, fit_table, open_table, save_table_model
 
 
@@ -62,6 +62,6 @@ def fit_folder(home: Path, target: str) -> Fitted:
 def serving(fitted: Fitted | Path | str, home: Path, **options: object) -> Iterator[TestClient]:
     """A client of a running application."""
     model = str(fitted.folder if isinstance(fitted, Fitted) else fitted)
-    settings = Settings(model, home=home, refit_apart=False, **options)  # type: ignore[arg-type]
+    settings = ServeSettings(model, home=home, refit_apart=False, **options)  # type: ignore[arg-type]
     with TestClient(create_app(settings)) as client:
         yield client

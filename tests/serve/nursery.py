@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from bayesdrop.serve.running import run
-from bayesdrop.serve.settings import Settings
+from bayesdrop.serve.settings import ServeSettings
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     print("ready", flush=True)
     for _ in sys.stdin:
         if not os.fork():
-            settings = Settings(model, home=home, database=database, port=0, random_share=0.5)
+            settings = ServeSettings(model, home=home, database=database, port=0, random_share=0.5)
             run(settings, say=lambda line: print(os.getpid(), line, flush=True))
             os._exit(0)
 

@@ -22,7 +22,7 @@ from bayesdrop.layers import BernoulliDropout
 from bayesdrop.serve.app import create_app
 from bayesdrop.serve.served.images import ImageModel, save_image_model
 from bayesdrop.serve.service import Service
-from bayesdrop.serve.settings import Settings
+from bayesdrop.serve.settings import ServeSettings
 from bayesdrop.serve.store import NewItem, NewRequest
 from bayesdrop.serve.store.ids import new_id
 
@@ -111,7 +111,7 @@ def write_model(folder: Path) -> Path:
 
 
 @contextmanager
-def running(settings: Settings, clock: Clock) -> Iterator[Site]:
+def running(settings: ServeSettings, clock: Clock) -> Iterator[Site]:
     """A server in a thread, until the end of the block."""
     app = create_app(settings)
     app.state.service.store.database.clock = clock

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.serve.models import Fitted, serving
 
-from bayesdrop.serve.settings import Settings, is_loopback
+from bayesdrop.serve.settings import ServeSettings, is_loopback
 from bayesdrop.serve.shield import RateLimit
 from bayesdrop.serve.store import Store
 
@@ -141,4 +141,4 @@ def test_addresses_of_this_machine_are_known(host: str, own: bool) -> None:
 )
 def test_settings_are_checked(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Settings("model", **wrong)  # type: ignore[arg-type]
+        ServeSettings("model", **wrong)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.serve.models import Fitted, serving
 
-from bayesdrop.serve.batching import Answered, Batcher, Full, Job, Stopping
+from bayesdrop.serve.batching import Answered, BatchedJob, Batcher, Full, Stopping
 from bayesdrop.serve.served import Answers, Ask, BadRow, ServedModel
 
 ASK = Ask(10, 0, None)
@@ -62,7 +62,7 @@ def batcher(store: Callable[[Any], None] = lambda new: None, **options: Any) -> 
 
 def submit(runs: Batcher, model: Echo, *values: Any, ask: Ask = ASK, record: Any = None) -> Future[Answered]:
     runs.reserve(len(values))
-    done = runs.submit(Job(model, [{"x": value} for value in values], ask, record))
+    done = runs.submit(BatchedJob(model, [{"x": value} for value in values], ask, record))
     done.add_done_callback(lambda _: runs.release(len(values)))
     return done
 

@@ -21,7 +21,7 @@ from tests.serve.site import (
     write_model,
 )
 
-from bayesdrop.serve.settings import Settings
+from bayesdrop.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.browser
 
@@ -69,7 +69,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def site(model: Path, tmp_path: Path) -> Iterator[Site]:
-    settings = Settings(str(model), name="three", home=tmp_path, refit_apart=False, poll=600.0)
+    settings = ServeSettings(str(model), name="three", home=tmp_path, refit_apart=False, poll=600.0)
     with running(settings, Clock()) as made:
         yield made
 

@@ -17,14 +17,14 @@ from tests.serve.site import EVIL, Clock, Site, running, write_model
 from bayesdrop.serve.desk.charts import drift_chart, people_chart
 from bayesdrop.serve.desk.showing import choices_of, show
 from bayesdrop.serve.promises import Drift
-from bayesdrop.serve.settings import Settings
-from bayesdrop.serve.store import Item, Prediction
+from bayesdrop.serve.settings import ServeSettings
+from bayesdrop.serve.store import Item, SavedPrediction
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    settings = Settings(
+    settings = ServeSettings(
         str(write_model(folder)), name="three", home=folder / "home", refit_apart=False, poll=600.0
     )
     with running(settings, Clock()) as made:
@@ -102,7 +102,7 @@ def test_keys_are_names_where_they_can_be_and_never_those_of_the_desk() -> None:
 
 
 def item(answer: dict[str, Any], data: dict[str, Any]) -> Item:
-    said = Prediction(1, 10, 0, 0.9, answer, 0.5, True, "std = 3, above 2", 0.0)
+    said = SavedPrediction(1, 10, 0, 0.9, answer, 0.5, True, "std = 3, above 2", 0.0)
     return Item("i", "r", 0, None, data, "queued", False, 0.5, 1, 0.0, (said,), (), 250.0)
 
 

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from tests.serve.models import Fitted, serving, table_rows
 
 from bayesdrop.serve.refit import refit
-from bayesdrop.serve.settings import Settings
+from bayesdrop.serve.settings import ServeSettings
 from bayesdrop.serve.store import Store
 from bayesdrop.tables import FitOptions, fit_table, load_table_model, open_table
 from bayesdrop.tables.refitting import Trial, decided, held_rows, refit_table, typed_frame
@@ -175,7 +175,7 @@ def test_the_command_and_a_running_server_share_versions(kinds: Fitted, tmp_path
     with serving(kinds, home, name="kinds", random_share=1.0, poll=1000) as client:
         client.post("/predict", json={"rows": kinds.rows[:12]})
         label_all(client, lambda row: "high" if row["x"] > 0 else "low")
-        settings = Settings(str(kinds.folder), home=home, name="kinds", data=kinds.data)
+        settings = ServeSettings(str(kinds.folder), home=home, name="kinds", data=kinds.data)
         with Store(settings.url) as store:
             result = refit(settings, store, force=True)
         assert result.labels == 12

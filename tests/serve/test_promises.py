@@ -12,11 +12,11 @@ from scipy import stats
 
 from bayesdrop.plots import binomial_band, new_figure, plot_promise
 from bayesdrop.serve.promises import agreement, calibration_of, drift_of, judged, periods, share_interval
-from bayesdrop.serve.store import Item, Label, Prediction
+from bayesdrop.serve.store import Item, Label, SavedPrediction
 
 
 def item(answer: dict[str, Any], *values: Any, at: float = 0.0, level: float | None = None) -> Item:
-    said = Prediction(1, 10, 0, level, answer, 0.5, False, "", at)
+    said = SavedPrediction(1, 10, 0, level, answer, 0.5, False, "", at)
     labels = tuple(
         Label(place, "i", place, f"p{place}", value, False, "", 1.0, "desk", at)
         for place, value in enumerate(values)

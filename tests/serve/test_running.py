@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from bayesdrop.cli import build_app
 from bayesdrop.serve.running import check_address
-from bayesdrop.serve.settings import Settings
+from bayesdrop.serve.settings import ServeSettings
 from bayesdrop.serve.store import Store
 
 
@@ -44,7 +44,7 @@ def test_a_server_works_on_both_databases(kinds: Fitted, tmp_path: Path, databas
 
 
 def test_an_address_that_others_reach_needs_tokens(kinds: Fitted, tmp_path: Path) -> None:
-    settings = Settings(str(kinds.folder), home=tmp_path, host="0.0.0.0")
+    settings = ServeSettings(str(kinds.folder), home=tmp_path, host="0.0.0.0")
     with Store(settings.url) as store:
         with pytest.raises(ValueError, match="bayesdrop people"):
             check_address(settings, store)

@@ -12,7 +12,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from bayesdrop.serve.store import KeyTaken, LeaseLost, Model, NewItem, NewRequest, Store
+from bayesdrop.serve.store import KeyTaken, LeaseLost, NewItem, NewRequest, SavedModel, Store
 from bayesdrop.serve.store.database import Database
 from bayesdrop.serve.store.ids import is_id, new_id
 from bayesdrop.serve.store.migrate import upgrade
@@ -63,7 +63,7 @@ def test_a_newer_schema_is_refused(database_url: str) -> None:
         Store(database_url)
 
 
-def test_requests_are_stored_all_or_none(store: Store, model: Model) -> None:
+def test_requests_are_stored_all_or_none(store: Store, model: SavedModel) -> None:
     def request(item_id: str) -> NewRequest:
         item = NewItem(item_id, {"a": 1.5}, {"label": "cat", "probs": [0.4, 0.6]}, 0.7, True, "unsure")
         return NewRequest(new_id(store.now()), "predict", model.id, 100, 3, None, (item,), 1, key=item_id[:4])
@@ -80,7 +80,7 @@ def test_requests_are_stored_all_or_none(store: Store, model: Model) -> None:
     assert is_id(item.id)
 
 
-def test_a_key_is_used_once(store: Store, model: Model) -> None:
+def test_a_key_is_used_once(store: Store, model: SavedModel) -> None:
     one = NewRequest(new_id(1), "predict", model.id, 100, 0, None, (), 0, key="mine")
     store.add([one])
     with pytest.raises(KeyTaken):
@@ -247,7 +247,7 @@ def test_a_login_ends_by_time_and_by_hand(store: Store, clock: object) -> None:
     assert store.people.by_cookie(session.cookie) is None
 
 
-def test_versions_are_kept_and_one_step_back_is_there(store: Store, model: Model) -> None:
+def test_versions_are_kept_and_one_step_back_is_there(store: Store, model: SavedModel) -> None:
     second = store.versions.add(
         name="cats", kind="table", task="classification", digest="1" * 64, source="v2", about={}, parent=1
     )

@@ -14,7 +14,7 @@ from bayesdrop.cli.printing import plain_errors, print_safely, watched
 
 __all__ = ["people", "refit", "serve"]
 
-Model = Annotated[
+SavedModel = Annotated[
     str, typer.Argument(help="A folder of `fit` or of an image classifier, or package.module:function.")
 ]
 Database = Annotated[
@@ -26,7 +26,7 @@ Name = Annotated[str | None, typer.Option(help="Of the model in addresses; that 
 
 
 def serve(
-    model: Model,
+    model: SavedModel,
     host: Annotated[
         str, typer.Option(help="Address to listen on; another than this machine needs tokens.")
     ] = ("127.0.0.1"),
@@ -74,9 +74,9 @@ def serve(
     with plain_errors():
         _needed()
         from bayesdrop.serve.running import run
-        from bayesdrop.serve.settings import Settings
+        from bayesdrop.serve.settings import ServeSettings
 
-        settings = Settings(
+        settings = ServeSettings(
             model,
             host=host,
             port=port,
@@ -110,7 +110,7 @@ def serve(
 
 
 def refit(
-    model: Model,
+    model: SavedModel,
     data: Data = None,
     database: Database = None,
     home: Home = None,
@@ -126,10 +126,10 @@ def refit(
         import json
 
         from bayesdrop.serve.refit import refit as run_refit
-        from bayesdrop.serve.settings import Settings
+        from bayesdrop.serve.settings import ServeSettings
         from bayesdrop.serve.store import Store
 
-        settings = Settings(model, database=database, home=home, data=data, name=name)
+        settings = ServeSettings(model, database=database, home=home, data=data, name=name)
         with Store(settings.url) as store:
             if back:
                 active = store.versions.active(settings.model_name)
@@ -154,7 +154,7 @@ def _told(trial: dict[str, Any]) -> str:
 
 
 def people(
-    model: Model,
+    model: SavedModel,
     add: Annotated[str | None, typer.Option(help="A new person or program; prints the token.")] = None,
     role: Annotated[str, typer.Option(help="reader, labeller or admin.")] = "labeller",
     renew: Annotated[str | None, typer.Option(help="A new token in place of the old one.")] = None,
@@ -166,12 +166,12 @@ def people(
     """List people, or give out and take away their tokens."""
     with plain_errors():
         _needed()
-        from bayesdrop.serve.settings import Settings
+        from bayesdrop.serve.settings import ServeSettings
         from bayesdrop.serve.store import Store
 
         if sum(asked is not None for asked in (add, renew, disable)) > 1:
             raise ValueError("give one of --add, --renew and --disable.")
-        settings = Settings(model, database=database, home=home, name=name)
+        settings = ServeSettings(model, database=database, home=home, name=name)
         with Store(settings.url) as store:
             if add is not None or renew is not None:
                 token = store.people.add(add, role)[1] if add is not None else store.people.renew(str(renew))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.errors import is_one_of, must, must_be_flag, must_be_module, whole_number
-from bayesdrop.export.onnx_file import Plan, onnx_model, rows_to_try
+from bayesdrop.export.onnx_file import GraphPlan, onnx_model, rows_to_try
 from bayesdrop.export.packing import noise_of, packed
 from bayesdrop.export.program import Program, Recorded, program_of, size_at
 from bayesdrop.export.quantities import default_names, known_names, quantities_program
@@ -308,7 +308,7 @@ def _planned(
     rules: Mapping[str, Any],
     dynamic: bool,
     masks: str,
-) -> Plan:
+) -> GraphPlan:
     sizes = ROWS if dynamic else None
     program = recorded_program(own, given, num_draws=num_draws, seed=seed, sizes=sizes, **rules)
     value = program.values[program.outputs[0]]
@@ -324,7 +324,7 @@ def _planned(
     noise = None
     if masks == "constants":
         noise = [packed(noise_of(leaf, num_draws, seed)) for leaf in program.leaves]
-    return Plan(
+    return GraphPlan(
         program=program,
         tail=tail,
         noise=noise,

@@ -18,7 +18,7 @@ from bayesdrop.trace import Leaf
 from bayesdrop.version import __version__
 
 __all__ = [
-    "Plan",
+    "GraphPlan",
     "finished",
     "named_value",
     "onnx_model",
@@ -37,7 +37,7 @@ _LARGEST = 2**31 - 2**20
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class GraphPlan:
     """All that a file holds, whatever its format.
 
     Attributes:
@@ -63,7 +63,7 @@ class Plan:
     num_draws: int
 
 
-def onnx_model(plan: Plan) -> Any:
+def onnx_model(plan: GraphPlan) -> Any:
     """The file's content, a `ModelProto`."""
     program, weights = plan.program, Weights()
     weights.titles = dict(plan.titles)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.export.nodes import CannotExport
-from bayesdrop.export.onnx_file import Plan
+from bayesdrop.export.onnx_file import GraphPlan
 from bayesdrop.export.packing import Packed
 from bayesdrop.export.program import Program, Size, Step
 from bayesdrop.inputs import Inputs, arguments, tensors_in
@@ -21,7 +21,7 @@ from bayesdrop.inputs import Inputs, arguments, tensors_in
 __all__ = ["write_torch"]
 
 
-def write_torch(plan: Plan, example: Inputs, path: Path) -> None:
+def write_torch(plan: GraphPlan, example: Inputs, path: Path) -> None:
     """Write a plan as a program of torch.export.
 
     Args:
@@ -154,7 +154,7 @@ class _Draw(nn.Module):
 class _Whole(nn.Module):
     """All draws, and what is said of them."""
 
-    def __init__(self, plan: Plan, before: Sequence[Step], edge: Sequence[int], draw: Any) -> None:
+    def __init__(self, plan: GraphPlan, before: Sequence[Step], edge: Sequence[int], draw: Any) -> None:
         super().__init__()
         self._plan, self._before, self._edge = plan, before, edge
         self.constants = _Constants()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesdrop.errors import require
-from bayesdrop.export.onnx_file import Plan
+from bayesdrop.export.onnx_file import GraphPlan
 from bayesdrop.export.packing import noise_of
 from bayesdrop.inputs import Inputs, arguments, each_part, num_rows, take_rows, tensors_in
 from bayesdrop.predict import predict
@@ -65,7 +65,7 @@ def _torch_runner(path: Path) -> _Run:
 def check_file(
     path: Path,
     format: str,
-    plan: Plan,
+    plan: GraphPlan,
     model: nn.Module,
     given: Inputs,
     *,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-__all__ = ["Candidate", "Injection"]
+__all__ = ["Injection", "TriedNoise"]
 
 _WARNING = (
     "This is a spread {origin}, not a posterior that was trained: the network never learned with this noise."
@@ -14,7 +14,7 @@ _WARNING = (
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TriedNoise:
     """One strength of the noise that was tried.
 
     Attributes:
@@ -75,7 +75,7 @@ class Injection:
     quality_after: float | None = None
     information_before: float | None = None
     information_after: float | None = None
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[TriedNoise, ...] = ()
 
     @property
     def improves(self) -> bool | None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bayesdrop.errors import must
 from bayesdrop.inject.information import prediction_information
-from bayesdrop.inject.report import Candidate
+from bayesdrop.inject.report import TriedNoise
 from bayesdrop.layers import ScaledDropout, StochasticLayer
 from bayesdrop.likelihoods import Bernoulli, Categorical, NumberLikelihood
 from bayesdrop.metrics import accuracy, rmse
@@ -38,7 +38,7 @@ class Measured:
         points: (M,) log-likelihoods, or means of neighbouring ones; None without targets.
     """
 
-    candidate: Candidate
+    candidate: TriedNoise
     points: Tensor | None
 
 
@@ -63,7 +63,7 @@ class Search:
 
     @property
     def metric(self) -> str | None:
-        """What `Candidate.quality` is."""
+        """What `TriedNoise.quality` is."""
         if self._sweep.targets is None:
             return None
         likelihood = self._sweep.likelihood
@@ -80,7 +80,7 @@ class Search:
         self._advance(1, f"p = {p:.3g}")
         return replace(made, candidate=replace(made.candidate, allowed=self._allows(made.candidate)))
 
-    def _allows(self, candidate: Candidate) -> bool:
+    def _allows(self, candidate: TriedNoise) -> bool:
         quality, before = candidate.quality, self.bare.candidate.quality
         if quality is None or before is None:
             return True
@@ -97,7 +97,7 @@ class Search:
             if self.metric is not None:
                 quality = float((accuracy if self.metric == "accuracy" else rmse)(prediction, y))
         information = prediction_information(prediction) if self._informed else None
-        return Measured(Candidate(p, scale, log_likelihood, quality, information, True), points)
+        return Measured(TriedNoise(p, scale, log_likelihood, quality, information, True), points)
 
 
 def _few(points: Tensor) -> Tensor:

@@ -19,9 +19,9 @@ from bayesdrop.tables.score import Scored
 
 __all__ = [
     "RECORDS",
-    "Job",
     "Part",
-    "Record",
+    "PartRecord",
+    "ScoringJob",
     "find_record",
     "plan_parts",
     "read_record",
@@ -53,7 +53,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Job:
+class ScoringJob:
     """What is the same for all parts: small, to be sent to workers.
 
     Attributes:
@@ -99,7 +99,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Record:
+class PartRecord:
     """A finished part.
 
     Attributes:
@@ -166,7 +166,7 @@ def plan_parts(sources: Sequence[Source], part_rows: int) -> list[Part]:
     return [Part(number, source, span) for number, (source, span) in enumerate(spans)]
 
 
-def score_part(job: Job, part: Part) -> Record:
+def score_part(job: ScoringJob, part: Part) -> PartRecord:
     """Score a part, write it and then its record, each as a whole; a part with a record is finished.
 
     Args:
@@ -195,7 +195,7 @@ def score_part(job: Job, part: Part) -> Record:
         )
         size, digest = draft.stat().st_size, file_digest(draft)
     part.source.check_unchanged()
-    record = Record(
+    record = PartRecord(
         part=part.number,
         file=name,
         sha256=digest,
@@ -220,7 +220,7 @@ def record_name(number: int) -> str:
     return f"{RECORDS}/{number:06d}.json"
 
 
-def find_record(job: Job, part: Part) -> Record | None:
+def find_record(job: ScoringJob, part: Part) -> PartRecord | None:
     """The record of a part that is finished, and whose file is there as it was written; else None."""
     name = record_name(part.number)
     if job.output.size(name) is None:
@@ -231,7 +231,7 @@ def find_record(job: Job, part: Part) -> Record | None:
     return record if record.file == job.name(part) and job.output.size(record.file) == record.size else None
 
 
-def read_record(content: bytes | Mapping[str, Any]) -> Record | None:
+def read_record(content: bytes | Mapping[str, Any]) -> PartRecord | None:
     """The record of a file's content or of a manifest's entry; None if it is not whole."""
     try:
         found = dict(from_json(content)[0] if isinstance(content, bytes) else content)
@@ -239,12 +239,12 @@ def read_record(content: bytes | Mapping[str, Any]) -> Record | None:
         span = found["span"]
         found |= {"span": None if span is None else (int(span[0]), int(span[1]))}
         found |= {name: tuple(found[name]) for name in ("extra", "notes")}
-        return Record(**found)
+        return PartRecord(**found)
     except (BadJson, KeyError, TypeError, ValueError, IndexError):
         return None
 
 
-def _model(job: Job) -> Any:
+def _model(job: ScoringJob) -> Any:
     def make() -> Any:
         if folder_digest(job.model) != job.digest:
             raise ValueError(f"the model {job.model} was changed while tables were scored by it.")

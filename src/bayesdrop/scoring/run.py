@@ -15,9 +15,9 @@ from bayesdrop.errors import whole_number
 from bayesdrop.progress import progress_bar
 from bayesdrop.scoring.parts import (
     RECORDS,
-    Job,
     Part,
-    Record,
+    PartRecord,
+    ScoringJob,
     find_record,
     plan_parts,
     read_record,
@@ -49,7 +49,7 @@ class ScoredTables:
     """
 
     output: str
-    records: tuple[Record, ...]
+    records: tuple[PartRecord, ...]
     found: int
 
     @property
@@ -122,7 +122,7 @@ def score_tables(
     fitted = load_table_model(path)
     sources = find_sources(data)
     folder = open_folder(output)
-    job = Job(
+    job = ScoringJob(
         model=str(path),
         digest=folder_digest(path),
         schema=fitted.schema if schema is None else schema,
@@ -152,8 +152,8 @@ def score_tables(
 
 
 def _run(
-    job: Job, parts: Sequence[Part], found: Mapping[int, Record], engine: Engine, progress: bool
-) -> list[Record]:
+    job: ScoringJob, parts: Sequence[Part], found: Mapping[int, PartRecord], engine: Engine, progress: bool
+) -> list[PartRecord]:
     records = dict(found)
     missing = [part for part in parts if part.number not in found]
     with progress_bar("parts", len(parts), show=progress) as advance:
@@ -177,7 +177,7 @@ def _ending(sources: Sequence[Source], format: str | None) -> str:
     return ".parquet" if all(typed) else ".csv"
 
 
-def _settled(folder: Folder, plan: Mapping[str, Any], *, force: bool) -> tuple[Record, ...] | None:
+def _settled(folder: Folder, plan: Mapping[str, Any], *, force: bool) -> tuple[PartRecord, ...] | None:
     """The records of a scoring that is done; None if there is something to do.
 
     Raises where the folder holds something else, unless it is another scoring and `force` is set.
@@ -240,7 +240,7 @@ def _difference(old: Any, new: Mapping[str, Any]) -> str:
     return "its data differ" if old.get("sources") != new["sources"] else "its parts have another size"
 
 
-def _finished(folder: Folder, job: Job, parts: Sequence[Part]) -> dict[int, Record]:
+def _finished(folder: Folder, job: ScoringJob, parts: Sequence[Part]) -> dict[int, PartRecord]:
     """Records of parts that are there, as they were written."""
     names = folder.names(RECORDS)
     some = [part for part in parts if Path(record_name(part.number)).name in names]
@@ -248,7 +248,9 @@ def _finished(folder: Folder, job: Job, parts: Sequence[Part]) -> dict[int, Reco
     return {number: record for number, record in found.items() if record is not None}
 
 
-def _conclude(folder: Folder, job: Job, plan: Mapping[str, Any], records: Sequence[Record]) -> None:
+def _conclude(
+    folder: Folder, job: ScoringJob, plan: Mapping[str, Any], records: Sequence[PartRecord]
+) -> None:
     total = {
         "rows": sum(record.rows for record in records),
         "deferred": sum(record.deferred for record in records),

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from bayesdrop.calibration import AdaptiveThreshold
 from bayesdrop.errors import require
-from bayesdrop.serve.store.history import History
+from bayesdrop.serve.store.history import ServedHistory
 
 if TYPE_CHECKING:
-    from bayesdrop.serve.store import Item, Prediction, Store
+    from bayesdrop.serve.store import Item, SavedPrediction, Store
 
 __all__ = ["Adaptive", "stretched", "stretched_as"]
 
@@ -49,7 +49,7 @@ class Adaptive:
     def __init__(
         self, store: Store, *, group: str | None = None, rate: float = 0.02, window: int = 500
     ) -> None:
-        self._store, self._history = store, History(store.database)
+        self._store, self._history = store, ServedHistory(store.database)
         self._group, self._rate, self._window = group, rate, window
         self._lock = threading.Lock()
         self._state = _State((-1, -1), {})
@@ -131,7 +131,7 @@ def stretched_as(given: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[st
     return stretched(answer, math.inf if factor is None else float(factor))
 
 
-def _score(said: Prediction, truth: Any) -> tuple[float, bool] | None:
+def _score(said: SavedPrediction, truth: Any) -> tuple[float, bool] | None:
     """How far the truth is in parts of the model's own interval, and whether what was given out had it."""
     answer = said.answer
     names = ("mean", "model_lower", "model_upper") if "model_lower" in answer else ("mean", "lower", "upper")

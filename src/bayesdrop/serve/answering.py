@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bayesdrop.errors import must, real_number, whole_number
 from bayesdrop.serve.adaptive import stretched
-from bayesdrop.serve.batching import Answered, Batcher, Job
+from bayesdrop.serve.batching import Answered, BatchedJob, Batcher
 from bayesdrop.serve.served import Ask
 from bayesdrop.serve.store import Item, KeyTaken, NewItem, NewRequest
 from bayesdrop.serve.store.ids import new_id
@@ -18,10 +18,10 @@ from bayesdrop.serve.store.ids import new_id
 if TYPE_CHECKING:
     from bayesdrop.serve.adaptive import Adaptive
     from bayesdrop.serve.registry import Registry, Serving
-    from bayesdrop.serve.settings import Settings
+    from bayesdrop.serve.settings import ServeSettings
     from bayesdrop.serve.store import Store
 
-__all__ = ["Answering", "Order", "Part"]
+__all__ = ["Answering", "Order", "StoredRows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Order:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class StoredRows:
     """Some rows of an order that were answered and stored.
 
     Attributes:
@@ -81,7 +81,7 @@ class Answering:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ServeSettings,
         store: Store,
         registry: Registry,
         batcher: Batcher,
@@ -148,7 +148,7 @@ class Answering:
         if len(order.rows) > self._settings.batch_rows:
             await asyncio.to_thread(order.serving.model.check, order.rows)
 
-    async def parts(self, order: Order) -> AsyncIterator[Part]:
+    async def parts(self, order: Order) -> AsyncIterator[StoredRows]:
         """The answers, some rows at a time, in order; each part is stored when it is given out.
 
         Raises `Full` and `Stopping` before the first part, `BadRow` likewise after `check`.
@@ -172,7 +172,7 @@ class Answering:
             if left:
                 self._batcher.release(left)
 
-    async def _part(self, order: Order, rows: Sequence[dict[str, Any]], start: int) -> Part:
+    async def _part(self, order: Order, rows: Sequence[dict[str, Any]], start: int) -> StoredRows:
         made: list[NewItem] = []
 
         def record(answered: Answered) -> NewRequest:
@@ -193,10 +193,10 @@ class Answering:
                 first=start == 0,
             )
 
-        done = self._batcher.submit(Job(order.serving.model, rows, order.ask, record))
+        done = self._batcher.submit(BatchedJob(order.serving.model, rows, order.ask, record))
         # Shielded: a caller who goes away does not undo what was accepted.
         await asyncio.shield(asyncio.wrap_future(done))
-        return Part([item.id for item in made], [item.answer for item in made])
+        return StoredRows([item.id for item in made], [item.answer for item in made])
 
     def _items(self, order: Order, answered: Answered, start: int) -> list[NewItem]:
         now, chance, settings = self._store.now(), self._chance, self._settings
@@ -226,5 +226,5 @@ class Answering:
         return made
 
 
-def _stored(items: Sequence[Item]) -> Part:
-    return Part([item.id for item in items], [item.predictions[0].answer for item in items])
+def _stored(items: Sequence[Item]) -> StoredRows:
+    return StoredRows([item.id for item in items], [item.predictions[0].answer for item in items])

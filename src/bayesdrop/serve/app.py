@@ -16,14 +16,14 @@ from bayesdrop.serve.auth import NeedsLogin
 from bayesdrop.serve.metrics import Meter
 from bayesdrop.serve.routes import inference, invocations, label_studio, labelling, login, plain, versions
 from bayesdrop.serve.service import Service
-from bayesdrop.serve.settings import Settings
+from bayesdrop.serve.settings import ServeSettings
 from bayesdrop.serve.shield import Shield
 from bayesdrop.version import __version__
 
 __all__ = ["create_app"]
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: ServeSettings) -> FastAPI:
     """The application of a server: its routes, and `app.state.service` behind them.
 
     Args:

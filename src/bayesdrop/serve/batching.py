@@ -26,7 +26,7 @@ from bayesdrop.serve.served import Answers, Ask, ServedModel
 if TYPE_CHECKING:
     from bayesdrop.serve.store import NewRequest
 
-__all__ = ["Answered", "Batcher", "Full", "Job", "Stopping"]
+__all__ = ["Answered", "BatchedJob", "Batcher", "Full", "Stopping"]
 
 _log = logging.getLogger("bayesdrop.serve")
 
@@ -61,7 +61,7 @@ class Answered:
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class BatchedJob:
     """Rows to answer.
 
     Attributes:
@@ -78,7 +78,7 @@ class Job:
     record: Callable[[Answered], NewRequest] | None
     done: Future[Answered] = field(default_factory=Future)
 
-    def goes_with(self, other: Job) -> bool:
+    def goes_with(self, other: BatchedJob) -> bool:
         """Whether both can run in one batch."""
         return self.model is other.model and self.ask == other.ask
 
@@ -107,12 +107,12 @@ class Batcher:
     ) -> None:
         self._store, self._told = store, told
         self._batch_rows, self._linger, self._most = batch_rows, linger, queue_rows
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[BatchedJob] = deque()
         self._changed = threading.Condition()
         self._reserved = 0
         self._rate = 100.0
         self._stopping = False
-        self._written: queue.SimpleQueue[tuple[Job, Answered] | None] = queue.SimpleQueue()
+        self._written: queue.SimpleQueue[tuple[BatchedJob, Answered] | None] = queue.SimpleQueue()
         self._workers = [
             threading.Thread(target=self._work, name=f"predict-{place}", daemon=True)
             for place in range(workers)
@@ -141,7 +141,7 @@ class Batcher:
             self._reserved -= rows
             self._changed.notify_all()
 
-    def submit(self, job: Job) -> Future[Answered]:
+    def submit(self, job: BatchedJob) -> Future[Answered]:
         """Run a job for which room was reserved."""
         with self._changed:
             self._waiting.append(job)
@@ -174,7 +174,7 @@ class Batcher:
             rows = sum(len(job.rows) for job in jobs)
             self._rate = 0.9 * self._rate + 0.1 * rows / max(1e-6, monotonic() - started)
 
-    def _batch(self) -> list[Job] | None:
+    def _batch(self) -> list[BatchedJob] | None:
         """Jobs that run together, the oldest and those that go with it; None at the end."""
         with self._changed:
             while not self._waiting:
@@ -190,7 +190,7 @@ class Batcher:
                 return []
             first = self._waiting.popleft()
             taken, rows = [first], len(first.rows)
-            others: deque[Job] = deque()
+            others: deque[BatchedJob] = deque()
             while self._waiting:
                 job = self._waiting.popleft()
                 if first.goes_with(job) and rows + len(job.rows) <= self._batch_rows:
@@ -203,7 +203,7 @@ class Batcher:
                 self._changed.notify()
             return taken
 
-    def _run(self, jobs: list[Job]) -> None:
+    def _run(self, jobs: list[BatchedJob]) -> None:
         if not jobs:
             return
         model, ask = jobs[0].model, jobs[0].ask
@@ -248,7 +248,7 @@ class Batcher:
             if ended:
                 return
 
-    def _commit(self, together: list[tuple[Job, Answered]]) -> None:
+    def _commit(self, together: list[tuple[BatchedJob, Answered]]) -> None:
         try:
             self._store([job.record(part) for job, part in together if job.record is not None])
         except Exception as error:
@@ -264,13 +264,13 @@ class Batcher:
             _give(job, part)
 
 
-def _give(job: Job, part: Answered) -> None:
+def _give(job: BatchedJob, part: Answered) -> None:
     # Whoever waited may have gone: that must not end the thread.
     with suppress(InvalidStateError):
         job.done.set_result(part)
 
 
-def _fail(job: Job, error: Exception) -> None:
+def _fail(job: BatchedJob, error: Exception) -> None:
     with suppress(InvalidStateError):
         job.done.set_exception(error)
 

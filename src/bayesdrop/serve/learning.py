@@ -15,7 +15,7 @@ from bayesdrop.serve.refit import RefitResult, check_refit, refit, refit_apart
 
 if TYPE_CHECKING:
     from bayesdrop.serve.registry import Registry
-    from bayesdrop.serve.settings import Settings
+    from bayesdrop.serve.settings import ServeSettings
     from bayesdrop.serve.store import Store
 
 __all__ = ["Busy", "Learning"]
@@ -38,7 +38,7 @@ class Learning:
     """
 
     def __init__(
-        self, settings: Settings, store: Store, registry: Registry, done: Callable[[], Awaitable[None]]
+        self, settings: ServeSettings, store: Store, registry: Registry, done: Callable[[], Awaitable[None]]
     ) -> None:
         self._settings, self._store, self._registry, self._done = settings, store, registry, done
         self._task: asyncio.Task[None] | None = None

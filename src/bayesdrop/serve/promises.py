@@ -16,10 +16,10 @@ from bayesdrop.serve.store import Item
 
 __all__ = [
     "Agreement",
-    "Curve",
     "Drift",
-    "Judged",
+    "JudgedItem",
     "Period",
+    "PromiseCurve",
     "agreement",
     "calibration_of",
     "drift_of",
@@ -35,7 +35,7 @@ _LEVELS = np.linspace(0.1, 0.9, 9)
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedItem:
     """A prediction that people have judged.
 
     Attributes:
@@ -53,7 +53,7 @@ class Judged:
     far: float = math.nan
 
 
-def judged(items: Iterable[Item]) -> list[Judged]:
+def judged(items: Iterable[Item]) -> list[JudgedItem]:
     """The first predictions of items, those that callers got, beside what people say; in order of time.
 
     Items about which people disagree evenly are left out, and those whose prediction has no interval.
@@ -73,15 +73,15 @@ def judged(items: Iterable[Item]) -> list[Judged]:
     return sorted(found, key=lambda one: one.at)
 
 
-def _judged_class(said: Any, truth: Any) -> Judged | None:
+def _judged_class(said: Any, truth: Any) -> JudgedItem | None:
     probs = [prob for prob in said.answer.get("probs") or () if prob is not None]
     if not probs:
         return None
     kept = str(said.answer["label"]) == str(truth)
-    return Judged(said.created, kept, min(1.0, max(probs)), said.defer)
+    return JudgedItem(said.created, kept, min(1.0, max(probs)), said.defer)
 
 
-def _judged_number(said: Any, truth: Any) -> Judged | None:
+def _judged_number(said: Any, truth: Any) -> JudgedItem | None:
     """A number that is not there stands for an end without a bound."""
     mean, lower, upper = (said.answer.get(name) for name in ("mean", "lower", "upper"))
     if not isinstance(mean, int | float) or said.level is None or not isinstance(truth, int | float):
@@ -90,7 +90,7 @@ def _judged_number(said: Any, truth: Any) -> Judged | None:
     high = math.inf if upper is None else float(upper)
     half = high - mean if truth >= mean else mean - low
     far = abs(truth - mean) / half if half > 0 else math.inf if truth != mean else 0.0
-    return Judged(said.created, low <= truth <= high, float(said.level), said.defer, far)
+    return JudgedItem(said.created, low <= truth <= high, float(said.level), said.defer, far)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Period:
         return (self.start + self.end) / 2
 
 
-def periods(found: Sequence[Judged], *, most: int = 12, fewest: int = 10) -> list[Period]:
+def periods(found: Sequence[JudgedItem], *, most: int = 12, fewest: int = 10) -> list[Period]:
     """Judged predictions in groups of equal size, in order of time: every share is as sure as the others.
 
     Args:
@@ -145,7 +145,7 @@ def share_interval(kept: int, count: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class PromiseCurve:
     """A calibration curve, as `plots.plot_reliability` draws it."""
 
     confidence: Array
@@ -154,7 +154,7 @@ class Curve:
     edges: Array
 
 
-def calibration_of(found: Sequence[Judged]) -> Curve:
+def calibration_of(found: Sequence[JudgedItem]) -> PromiseCurve:
     """Confidence and accuracy, bin by bin; for numbers, level and coverage of ten intervals.
 
     Intervals of other levels than the promised one are those of a normal distribution of the same width.
@@ -170,17 +170,17 @@ def calibration_of(found: Sequence[Judged]) -> Curve:
     count = np.bincount(place, minlength=len(_EDGES) - 1).astype(np.float64)
     size = np.where(count > 0, count, np.nan)
     confidence = np.bincount(place, prob, minlength=len(count)) / size
-    return Curve(confidence, np.bincount(place, kept, minlength=len(count)) / size, count, _EDGES)
+    return PromiseCurve(confidence, np.bincount(place, kept, minlength=len(count)) / size, count, _EDGES)
 
 
-def _coverage_curve(found: Sequence[Judged]) -> Curve:
+def _coverage_curve(found: Sequence[JudgedItem]) -> PromiseCurve:
     from scipy.stats import norm
 
     promised = np.array([one.promised for one in found])
     z = np.array([one.far for one in found]) * norm.ppf((1 + promised) / 2)
     observed = np.array([float(np.mean(z <= norm.ppf((1 + level) / 2))) for level in _LEVELS])
     edges = np.concatenate([[0.0], (_LEVELS[1:] + _LEVELS[:-1]) / 2, [1.0]])
-    return Curve(_LEVELS, observed, np.full(len(_LEVELS), float(len(found))), edges)
+    return PromiseCurve(_LEVELS, observed, np.full(len(_LEVELS), float(len(found))), edges)
 
 
 @dataclass(frozen=True)

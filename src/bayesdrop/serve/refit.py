@@ -23,14 +23,14 @@ from bayesdrop.serve.registry import Registry
 from bayesdrop.serve.served.cells import frame_of
 from bayesdrop.serve.served.images import ImageModel, load_image_model, save_image_model
 from bayesdrop.serve.served.pictures import as_pixels
-from bayesdrop.serve.store import Item, Model, Store
+from bayesdrop.serve.store import Item, SavedModel, Store
 from bayesdrop.tables import load_table_model, open_table, save_table_model
 from bayesdrop.tables.evaluate import fit_evaluation
-from bayesdrop.tables.refitting import Comparison, Trial, decided, refit_table, typed_frame
+from bayesdrop.tables.refitting import RefitDecision, Trial, decided, refit_table, typed_frame
 from bayesdrop.trace import StochasticModule
 
 if TYPE_CHECKING:
-    from bayesdrop.serve.settings import Settings
+    from bayesdrop.serve.settings import ServeSettings
 
 __all__ = ["RefitResult", "check_refit", "refit", "refit_apart"]
 
@@ -60,7 +60,7 @@ class RefitResult:
     comparison: dict[str, Any]
 
 
-def check_refit(settings: Settings, record: Model) -> None:
+def check_refit(settings: ServeSettings, record: SavedModel) -> None:
     """Raise where a refit is not possible, before anything long is done.
 
     Args:
@@ -80,7 +80,7 @@ def check_refit(settings: Settings, record: Model) -> None:
 
 
 def refit(
-    settings: Settings,
+    settings: ServeSettings,
     store: Store,
     *,
     force: bool = False,
@@ -146,13 +146,13 @@ def refit(
     )
 
 
-def refit_apart(settings: Settings, force: bool, person_id: int | None) -> RefitResult:
+def refit_apart(settings: ServeSettings, force: bool, person_id: int | None) -> RefitResult:
     """`refit` with a store of its own, for another process."""
     with Store(settings.url) as store:
         return refit(settings, store, force=force, person_id=person_id)
 
 
-def _loaded(settings: Settings, folder: Path) -> Any:
+def _loaded(settings: ServeSettings, folder: Path) -> Any:
     from bayesdrop.serve.served.loading import load_model
 
     return load_model(settings, folder)
@@ -169,8 +169,8 @@ def _plain(value: Any) -> Any:
 
 
 def _table(
-    settings: Settings, folder: Path, labelled: list[Item], target: Path, say: Say, progress: bool
-) -> Comparison:
+    settings: ServeSettings, folder: Path, labelled: list[Item], target: Path, say: Say, progress: bool
+) -> RefitDecision:
     pandas = require("pandas", extra="tables", owner="refit")
     require("matplotlib.figure", extra="plot", owner="refit")
     old = load_table_model(folder)
@@ -193,8 +193,8 @@ def _table(
 
 
 def _images(
-    settings: Settings, folder: Path, labelled: list[Item], target: Path, say: Say, progress: bool
-) -> Comparison:
+    settings: ServeSettings, folder: Path, labelled: list[Item], target: Path, say: Say, progress: bool
+) -> RefitDecision:
     old = load_image_model(folder)
     if old.images is None or old.labels is None or old.held is None:
         raise ValueError("the model keeps no images, so that it cannot be refitted: save it with them.")

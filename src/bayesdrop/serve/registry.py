@@ -15,8 +15,8 @@ from bayesdrop.serve.served.loading import load_model
 from bayesdrop.storage import whole_folder
 
 if TYPE_CHECKING:
-    from bayesdrop.serve.settings import Settings
-    from bayesdrop.serve.store import Model, Store
+    from bayesdrop.serve.settings import ServeSettings
+    from bayesdrop.serve.store import SavedModel, Store
 
 __all__ = ["ORIGIN", "Registry", "Serving"]
 
@@ -32,7 +32,7 @@ class Serving:
     """A version in memory, and what the store knows of it."""
 
     model: ServedModel
-    record: Model
+    record: SavedModel
 
 
 class Registry:
@@ -46,7 +46,7 @@ class Registry:
         store: that knows the versions.
     """
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    def __init__(self, settings: ServeSettings, store: Store) -> None:
         self._settings, self._store = settings, store
         self._lock = threading.Lock()
         self._held: OrderedDict[int, Serving] = OrderedDict()
@@ -102,13 +102,13 @@ class Registry:
             shutil.copytree(self._settings.model, draft, dirs_exist_ok=True)
         return name
 
-    def use(self, record: Model) -> Serving:
+    def use(self, record: SavedModel) -> Serving:
         """Answer with a version from now on. Requests that were accepted before keep theirs."""
         serving = self.load(record)
         self._current = serving
         return serving
 
-    def load(self, record: Model) -> Serving:
+    def load(self, record: SavedModel) -> Serving:
         """A version in memory, read if it is not there."""
         with self._lock:
             found = self._held.get(record.id)
@@ -136,7 +136,7 @@ class Registry:
         _log.info("version %d answers now", active.version)
         return True
 
-    def folder_of(self, record: Model) -> Path:
+    def folder_of(self, record: SavedModel) -> Path:
         """Where a version is."""
         if record.source == ORIGIN:
             raise ValueError(f"version {record.version} of {record.name} is code, not a folder.")

@@ -9,13 +9,13 @@ from typing import Any
 
 from bayesdrop.errors import require
 from bayesdrop.serve.app import create_app
-from bayesdrop.serve.settings import Settings, is_loopback
+from bayesdrop.serve.settings import ServeSettings, is_loopback
 from bayesdrop.serve.store import Store
 
 __all__ = ["check_address", "run"]
 
 
-def check_address(settings: Settings, store: Store) -> None:
+def check_address(settings: ServeSettings, store: Store) -> None:
     """Raise if others than this machine would get in without a token.
 
     Args:
@@ -29,7 +29,7 @@ def check_address(settings: Settings, store: Store) -> None:
         )
 
 
-def run(settings: Settings, *, say: Callable[[str], None] = print) -> None:
+def run(settings: ServeSettings, *, say: Callable[[str], None] = print) -> None:
     """Serve until SIGINT or SIGTERM; then finish what was accepted.
 
     Args:

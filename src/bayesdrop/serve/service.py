@@ -13,15 +13,15 @@ from bayesdrop.errors import must
 from bayesdrop.serve.adaptive import Adaptive
 from bayesdrop.serve.answering import Answering
 from bayesdrop.serve.auth import Guard
-from bayesdrop.serve.batching import Batcher, Full, Job, Stopping
+from bayesdrop.serve.batching import BatchedJob, Batcher, Full, Stopping
 from bayesdrop.serve.learning import Learning
 from bayesdrop.serve.metrics import Metrics
 from bayesdrop.serve.registry import Registry, Serving
 from bayesdrop.serve.served import BadRow
-from bayesdrop.serve.store import Item, Model, NewPrediction, Store
+from bayesdrop.serve.store import Item, NewPrediction, SavedModel, Store
 
 if TYPE_CHECKING:
-    from bayesdrop.serve.settings import Settings
+    from bayesdrop.serve.settings import ServeSettings
 
 __all__ = ["Service"]
 
@@ -46,7 +46,7 @@ class Service:
         settings: how it runs.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServeSettings) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.store = Store(settings.url, lease=settings.lease, random_every=settings.random_every)
@@ -103,7 +103,7 @@ class Service:
         if await asyncio.to_thread(self.registry.follow):
             self.rescore()
 
-    def activate(self, record: Model, person_id: int | None, why: str) -> Model:
+    def activate(self, record: SavedModel, person_id: int | None, why: str) -> SavedModel:
         """Answer with another version from now on. It is loaded first: if that fails, nothing changes."""
         self.registry.load(record)
         made = self.store.versions.activate(record, person_id=person_id, why=why)
@@ -136,7 +136,7 @@ class Service:
         model, ask = serving.model, self.answering.ask(serving, {})
         self.batcher.reserve(len(items))
         try:
-            done = self.batcher.submit(Job(model, [model.row(item.data) for item in items], ask, None))
+            done = self.batcher.submit(BatchedJob(model, [model.row(item.data) for item in items], ask, None))
             answers = (await asyncio.shield(asyncio.wrap_future(done))).answers
         finally:
             self.batcher.release(len(items))

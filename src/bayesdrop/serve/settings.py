@@ -1,4 +1,4 @@
-"""Settings: all that a server can be told, checked once."""
+"""ServeSettings: all that a server can be told, checked once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from bayesdrop.errors import must, real_number, whole_number
 
-__all__ = ["Settings", "is_loopback"]
+__all__ = ["ServeSettings", "is_loopback"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServeSettings:
     """How a server runs.
 
     Args:

@@ -14,9 +14,9 @@ from fastapi import HTTPException
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from bayesdrop.serve.settings import Settings
+    from bayesdrop.serve.settings import ServeSettings
 
-__all__ = ["HEADERS", "RateLimit", "Shield", "TooLarge"]
+__all__ = ["HEADERS", "BodyTooLarge", "RateLimit", "Shield"]
 
 #: pages may load what this server has, and nothing else; no page may frame them
 HEADERS = {
@@ -36,7 +36,7 @@ _SAFE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 _MOST_CALLERS = 10_000
 
 
-class TooLarge(HTTPException):
+class BodyTooLarge(HTTPException):
     """A body is larger than allowed.
 
     Args:
@@ -85,7 +85,7 @@ class Shield:
         settings: limits, and names of the server.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
         self._app, self._most = app, settings.max_body
         named = {settings.host, *settings.allowed_hosts, "127.0.0.1", "localhost", "::1", "testserver"}
         self._names = {name.lower() for name in named}
@@ -109,7 +109,7 @@ class Shield:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > self._most:
-                raise TooLarge(self._most)
+                raise BodyTooLarge(self._most)
             return message
 
         async def shielded(message: Message) -> None:

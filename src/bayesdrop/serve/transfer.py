@@ -9,7 +9,7 @@ from io import StringIO
 from typing import Any
 
 from bayesdrop.harmless import harmless_cell
-from bayesdrop.serve.store import Item, Model
+from bayesdrop.serve.store import Item, SavedModel
 
 __all__ = ["csv_lines", "item_as_dict", "label_of_annotation", "prediction_of", "result_of", "tasks_of"]
 
@@ -85,7 +85,7 @@ def prediction_of(
     return {"model_version": version, "score": 1 - uncertainty, "result": result}
 
 
-def tasks_of(items: Iterable[Item], versions: dict[int, Model]) -> Iterator[dict[str, Any]]:
+def tasks_of(items: Iterable[Item], versions: dict[int, SavedModel]) -> Iterator[dict[str, Any]]:
     """Tasks with predictions and annotations, as Label Studio imports and exports them.
 
     Args:
@@ -111,7 +111,7 @@ def tasks_of(items: Iterable[Item], versions: dict[int, Model]) -> Iterator[dict
         }
 
 
-def version_text(model: Model) -> str:
+def version_text(model: SavedModel) -> str:
     """How a version is called there."""
     return f"{model.name}-{model.version}"
 

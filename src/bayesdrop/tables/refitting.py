@@ -26,7 +26,7 @@ from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.spelling import ISO, PLAIN
 from bayesdrop.tables.wishes import EditedSchema
 
-__all__ = ["Comparison", "Refitted", "Trial", "decided", "refit_table", "typed_frame"]
+__all__ = ["RefitDecision", "Refitted", "Trial", "decided", "refit_table", "typed_frame"]
 
 #: the least probability that a class is taken to have had: one that a model does not know
 _LEAST_PROBABILITY = 1e-6
@@ -70,7 +70,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RefitDecision:
     """Trials by name, "held_out" and "random", and what follows from them."""
 
     trials: dict[str, Trial]
@@ -83,10 +83,10 @@ class Refitted:
     """The new model as it was fitted, and how it compares."""
 
     fitted: FittedTable
-    comparison: Comparison
+    comparison: RefitDecision
 
 
-def decided(trials: dict[str, Trial]) -> Comparison:
+def decided(trials: dict[str, Trial]) -> RefitDecision:
     """Whether the new model is better.
 
     It must not be worse than the old one by more than two standard errors anywhere. Beyond that, thirty or
@@ -98,10 +98,10 @@ def decided(trials: dict[str, Trial]) -> Comparison:
     """
     fair = {name: trial for name, trial in trials.items() if trial.fair and trial.rows}
     if not fair:
-        return Comparison(trials, False, "there are no rows that neither model has seen")
+        return RefitDecision(trials, False, "there are no rows that neither model has seen")
     for name, trial in fair.items():
         if trial.worse:
-            return Comparison(trials, False, f"it is worse on the {_NAMES[name]} rows")
+            return RefitDecision(trials, False, f"it is worse on the {_NAMES[name]} rows")
     random = fair.get("random")
     if random is not None and random.rows >= _ENOUGH:
         chosen, told = random.difference, "on the random rows"
@@ -110,7 +110,7 @@ def decided(trials: dict[str, Trial]) -> Comparison:
         chosen = sum(trial.difference * trial.rows for trial in fair.values()) / total
         told = "on the rows that neither model has seen"
     word = "higher" if chosen > 0 else "not higher"
-    return Comparison(trials, chosen > 0, f"its mean log score is {word} {told}")
+    return RefitDecision(trials, chosen > 0, f"its mean log score is {word} {told}")
 
 
 _NAMES = {"held_out": "held-out", "random": "random"}

@@ -98,7 +98,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
             missing.append(error.brief)
             continue
         groups[name] = [{"dataset": name, "seed": seed, **images} for seed in range(config.num_seeds)]
-    found |= run_groups(groups, image_piece, cache=cache, progress=progress, label="Images")
+    found |= run_groups(groups, image_piece, cache=cache, progress=progress, label="ImageSplit")
     return Outcome(
         make_rows(found, config),
         make_claims(found, config),

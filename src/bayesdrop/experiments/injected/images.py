@@ -35,7 +35,7 @@ _WIDTH = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Images:
+class ImageSplit:
     """Images (N, 1, S, S) from 0 to 1, their labels, and others that are none of their kind."""
 
     x_train: Tensor
@@ -45,7 +45,7 @@ class Images:
     outside: Tensor
 
 
-def load_images(name: str) -> Images:
+def load_images(name: str) -> ImageSplit:
     """MNIST with Fashion-MNIST outside, or scikit-learn's digits with themselves upside down.
 
     Raises:
@@ -56,12 +56,12 @@ def load_images(name: str) -> Images:
         x, y = datasets.load_digits(return_X_y=True)
         images = torch.as_tensor(x, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
         labels = torch.as_tensor(y, dtype=torch.int64)
-        return Images(images[:1400], labels[:1400], images[1400:], labels[1400:], images[1400:].flip(2))
+        return ImageSplit(images[:1400], labels[:1400], images[1400:], labels[1400:], images[1400:].flip(2))
     if name != "mnist":
         raise ValueError(must("injected", "images", "among mnist, digits", name))
     own, other = load_mnist(), load_fashion_mnist()
     scaled = [part.float().div(255).unsqueeze(1) for part in (own.x_train, own.x_test, other.x_test)]
-    return Images(scaled[0], own.y_train, scaled[1], own.y_test, scaled[2])
+    return ImageSplit(scaled[0], own.y_train, scaled[1], own.y_test, scaled[2])
 
 
 def make_network(side: int) -> nn.Sequential:

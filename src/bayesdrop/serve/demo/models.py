@@ -17,7 +17,7 @@ from bayesdrop.likelihoods import Categorical
 from bayesdrop.objectives import NegativeELBO
 from bayesdrop.serve.served.images import ImageModel, save_image_model
 from bayesdrop.serve.served.pictures import png_of
-from bayesdrop.serve.settings import Settings
+from bayesdrop.serve.settings import ServeSettings
 from bayesdrop.tables import FitOptions, fit_table, save_table_model
 from bayesdrop.tables.deferral import Rule
 from bayesdrop.tables.evaluate import fit_evaluation
@@ -40,7 +40,7 @@ class Stage:
         truth: labels, as people give them.
     """
 
-    settings: Settings
+    settings: ServeSettings
     rows: list[dict[str, Any]]
     truth: list[str | float]
 
@@ -78,7 +78,7 @@ def _digits(folder: Path, port: int, seed: int) -> Stage:
         noise = source.normal(0, 12 + 45 * age, images[row].shape)
         worn = np.clip(images[row] * (1 - 0.25 * age) + noise, 0, 255).astype(np.uint8)
         rows.append({"image": png_of(worn)})
-    settings = Settings(
+    settings = ServeSettings(
         str(model), home=folder / f"{DIGITS}.desk", port=port, second_share=0.1, random_every=2
     )
     return Stage(settings, rows, [str(labels[row]) for row in rest])
@@ -153,7 +153,7 @@ def _diabetes(folder: Path, port: int, seed: int) -> Stage:
                 cells["s3"] = round(float(cells["s3"]) * 10, 1)
             rows.append(cells)
             truth.append(float(row[_TARGET]) + 3.0 * (float(cells["bmi"]) - float(row["bmi"])))
-    settings = Settings(
+    settings = ServeSettings(
         str(model),
         home=folder / f"{DIABETES}.desk",
         data=table,

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 
 from bayesdrop.plots import COLORS, finish_axes, inline_svg, new_figure, plot_promise, plot_reliability
-from bayesdrop.serve.promises import Curve, Drift, Period
+from bayesdrop.serve.promises import Drift, Period, PromiseCurve
 from bayesdrop.serve.store.overview import Span
 
 __all__ = [
@@ -58,7 +58,7 @@ def promise_chart(found: Sequence[Period], what: str) -> Markup:
     return _drawn(draw)
 
 
-def calibration_chart(curve: Curve, numbers: bool) -> Markup:
+def calibration_chart(curve: PromiseCurve, numbers: bool) -> Markup:
     """Confidence against accuracy, or levels against coverage."""
 
     def draw(ax: Any) -> None:

@@ -17,7 +17,7 @@ from bayesdrop.serve.auth import Caller, session_with
 from bayesdrop.serve.desk import charts
 from bayesdrop.serve.desk.pages import page
 from bayesdrop.serve.promises import (
-    Judged,
+    JudgedItem,
     agreement,
     calibration_of,
     drift_of,
@@ -25,18 +25,18 @@ from bayesdrop.serve.promises import (
     periods,
     share_interval,
 )
-from bayesdrop.serve.store.history import History
+from bayesdrop.serve.store.history import ServedHistory
 
 router = APIRouter(prefix="/desk/health")
 
-_KEPT: WeakKeyDictionary[Any, tuple[Any, tuple[list[Tile], list[Chart], Any]]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Any, tuple[Any, tuple[list[NumberTile], list[Chart], Any]]] = WeakKeyDictionary()
 _LOCK = Lock()
 #: labelled items that are looked at, rows that drift is told from, spans of time in a picture
 _MOST, _ROWS, _SPANS = 5000, 500, 24
 
 
 @dataclass(frozen=True)
-class Tile:
+class NumberTile:
     """A number that stands for itself."""
 
     name: str
@@ -74,10 +74,10 @@ async def health(
     )
 
 
-def _kept(service: Any) -> tuple[list[Tile], list[Chart], Any]:
+def _kept(service: Any) -> tuple[list[NumberTile], list[Chart], Any]:
     """What `_read` found, kept while nothing new has come in: pictures take a while."""
     counts = service.store.overview.counts()
-    now = (service.registry.current.record.id, counts, History(service.store.database).label_mark())
+    now = (service.registry.current.record.id, counts, ServedHistory(service.store.database).label_mark())
     with _LOCK:
         kept = _KEPT.get(service)
         if kept is None or kept[0] != now:
@@ -85,9 +85,9 @@ def _kept(service: Any) -> tuple[list[Tile], list[Chart], Any]:
         return kept[1]
 
 
-def _read(service: Any) -> tuple[list[Tile], list[Chart], Any]:
+def _read(service: Any) -> tuple[list[NumberTile], list[Chart], Any]:
     overview, model = service.store.overview, service.registry.current.model
-    history = History(service.store.database)
+    history = ServedHistory(service.store.database)
     numbers = model.task == "regression"
     labelled = list(islice(overview.labelled(random=True), _MOST))
     found = judged(labelled)
@@ -123,12 +123,13 @@ def _read(service: Any) -> tuple[list[Tile], list[Chart], Any]:
     adaptive = getattr(service, "adaptive", None)
     if adaptive is not None:
         tiles += [
-            Tile(f"Adaptive interval{name}", text, "times the model's own") for name, text in adaptive.told()
+            NumberTile(f"Adaptive interval{name}", text, "times the model's own")
+            for name, text in adaptive.told()
         ]
     return tiles, pictures, per_person
 
 
-def _promise_charts(found: list[Judged], what: str, numbers: bool) -> list[Chart]:
+def _promise_charts(found: list[JudgedItem], what: str, numbers: bool) -> list[Chart]:
     parts = periods(found)
     note = f"random items, {parts[0].count} or so a point; in the bands lie 95 % if the promise holds"
     made = [
@@ -142,7 +143,9 @@ def _promise_charts(found: list[Judged], what: str, numbers: bool) -> list[Chart
     return made
 
 
-def _tiles(found: list[Judged], counts: Any, together: Any, per_person: Any, what: str) -> list[Tile]:
+def _tiles(
+    found: list[JudgedItem], counts: Any, together: Any, per_person: Any, what: str
+) -> list[NumberTile]:
     tiles = []
     for name, own in (
         (f"{what.capitalize()}, all rows", found),
@@ -150,26 +153,30 @@ def _tiles(found: list[Judged], counts: Any, together: Any, per_person: Any, wha
     ):
         kept, size = sum(one.kept for one in own), len(own)
         if not size:
-            tiles.append(Tile(name, "-", "no random item is labelled yet"))
+            tiles.append(NumberTile(name, "-", "no random item is labelled yet"))
             continue
         low, high = share_interval(kept, size)
         promised = sum(one.promised for one in own) / size
         about = f"{_percent(low)} to {_percent(high)} by {size} labels; promised {_percent(promised)}"
-        tiles.append(Tile(name, _percent(kept / size), about, bad=high < promised))
+        tiles.append(NumberTile(name, _percent(kept / size), about, bad=high < promised))
     asked = counts.deferred / counts.items if counts.items else 0.0
-    tiles.append(Tile("Handed over", _percent(asked), f"{counts.deferred} of {counts.items} rows"))
+    tiles.append(NumberTile("Handed over", _percent(asked), f"{counts.deferred} of {counts.items} rows"))
     tiles.append(
-        Tile("Waiting", f"{counts.queued}", f"{counts.queued_random} of them random, {counts.leased} in hand")
+        NumberTile(
+            "Waiting", f"{counts.queued}", f"{counts.queued_random} of them random, {counts.leased} in hand"
+        )
     )
     said = f"{together.agreeing} of {together.items} items with several labels"
     tiles.append(
-        Tile("People agree", _percent(together.agreeing / together.items) if together.items else "-", said)
+        NumberTile(
+            "People agree", _percent(together.agreeing / together.items) if together.items else "-", said
+        )
     )
     known = [(one.seconds, one.labels) for one in per_person if one.seconds is not None and one.labels]
     size = sum(count for _, count in known)
     mean = sum(seconds * count for seconds, count in known) / size if size else None
     tiles.append(
-        Tile(
+        NumberTile(
             "Time of a label",
             "-" if mean is None else f"{mean:.0f} s",
             f"{counts.labels} labels, {counts.skips} skips",
@@ -178,7 +185,7 @@ def _tiles(found: list[Judged], counts: Any, together: Any, per_person: Any, wha
     return tiles
 
 
-def _spans(service: Any, history: History) -> list[Any]:
+def _spans(service: Any, history: ServedHistory) -> list[Any]:
     """What came in, in at most 24 spans of equal length."""
     overview, now = service.store.overview, service.store.now()
     oldest = history.first_time()
@@ -189,7 +196,7 @@ def _spans(service: Any, history: History) -> list[Any]:
     return found[-_SPANS - 1 :]
 
 
-def _halves(history: History, count: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _halves(history: ServedHistory, count: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The first and the latest rows, none in both."""
     size = min(_ROWS, count // 2)
     if not size:

@@ -13,10 +13,10 @@ from typing import Any
 from bayesdrop.serve.desk.learned import learned, target_range
 from bayesdrop.serve.served.base import ServedModel
 from bayesdrop.serve.store import Item
-from bayesdrop.serve.store.records import Prediction
+from bayesdrop.serve.store.records import SavedPrediction
 from bayesdrop.tables.written import written
 
-__all__ = ["Bar", "Cell", "Choice", "Interval", "Shown", "choices_of", "show"]
+__all__ = ["Bar", "Interval", "LabelChoice", "Shown", "ShownCell", "choices_of", "show"]
 
 #: keys of the desk that no class may have
 _TAKEN = frozenset("sunmo?")
@@ -28,7 +28,7 @@ _LEFT, _RIGHT = 10.0, 390.0
 
 
 @dataclass(frozen=True)
-class Choice:
+class LabelChoice:
     """A class that can be chosen, and its key, "" without one."""
 
     value: str
@@ -46,7 +46,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ShownCell:
     """A cell of a row.
 
     Attributes:
@@ -80,8 +80,8 @@ class Shown:
     random: bool
     opinions: int
     image: str
-    cells: Sequence[Cell]
-    choices: Sequence[Choice]
+    cells: Sequence[ShownCell]
+    choices: Sequence[LabelChoice]
     target: str
     bars: Sequence[Bar]
     more_classes: int
@@ -153,7 +153,7 @@ def show(item: Item, served: ServedModel, *, now: float) -> Shown:
     )
 
 
-def choices_of(classes: Sequence[str]) -> tuple[Choice, ...]:
+def choices_of(classes: Sequence[str]) -> tuple[LabelChoice, ...]:
     """The classes with their keys: their own names where each is one letter or digit, else 1 to 9, 0, a...
 
     Args:
@@ -166,9 +166,9 @@ def choices_of(classes: Sequence[str]) -> tuple[Choice, ...]:
     """
     own = [name.lower() for name in classes]
     if len(set(own)) == len(own) and set(own) <= set(_KEYS):
-        return tuple(Choice(name, key) for name, key in zip(classes, own, strict=True))
+        return tuple(LabelChoice(name, key) for name, key in zip(classes, own, strict=True))
     keys = [*_KEYS[: len(classes)], *[""] * (len(classes) - len(_KEYS))]
-    return tuple(Choice(name, key) for name, key in zip(classes, keys, strict=True))
+    return tuple(LabelChoice(name, key) for name, key in zip(classes, keys, strict=True))
 
 
 def _bars(answer: Mapping[str, Any], classes: Sequence[str]) -> tuple[tuple[Bar, ...], int, str]:
@@ -188,7 +188,7 @@ def _bars(answer: Mapping[str, Any], classes: Sequence[str]) -> tuple[tuple[Bar,
     return bars, len(rest), _percent(values[rest[0]]) if rest else ""
 
 
-def _interval(said: Prediction, served: ServedModel) -> Interval | None:
+def _interval(said: SavedPrediction, served: ServedModel) -> Interval | None:
     answer = said.answer
     if "mean" not in answer or isinstance(answer["mean"], list):
         return None
@@ -231,12 +231,12 @@ def _picture(mean: float, lower: float, upper: float, served: ServedModel) -> di
     }
 
 
-def _cells(data: Mapping[str, Any], served: ServedModel) -> tuple[Cell, ...]:
+def _cells(data: Mapping[str, Any], served: ServedModel) -> tuple[ShownCell, ...]:
     known = learned(served, data)
     cells = []
     for name, value in data.items():
         usual, outside = known.get(name, ("", ""))
-        cells.append(Cell(name, _value(value), usual, outside))
+        cells.append(ShownCell(name, _value(value), usual, outside))
     return tuple(cells)
 
 
@@ -263,7 +263,7 @@ def _image(data: Mapping[str, Any]) -> str:
     return f"data:image/png;base64,{content}" if start == b"\x89PNG\r\n\x1a\n" else ""
 
 
-def _facts(answer: Mapping[str, Any], said: Prediction | None) -> list[tuple[str, str]]:
+def _facts(answer: Mapping[str, Any], said: SavedPrediction | None) -> list[tuple[str, str]]:
     facts = []
     for name, shown in (
         ("entropy", "Entropy"),

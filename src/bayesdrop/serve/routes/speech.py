@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from fastapi import HTTPException, Request
 from fastapi.responses import Response, StreamingResponse
 
-from bayesdrop.serve.answering import Order, Part
+from bayesdrop.serve.answering import Order, StoredRows
 from bayesdrop.serve.batching import Full, Stopping
 from bayesdrop.serve.service import Service
 from bayesdrop.serve.store import KeyTaken
@@ -76,7 +76,7 @@ def errors_told() -> Iterator[None]:
         raise HTTPException(422, str(error)) from error
 
 
-async def collected(service: Service, order: Order) -> tuple[Order, Part]:
+async def collected(service: Service, order: Order) -> tuple[Order, StoredRows]:
     """All answers of an order."""
     with errors_told():
         order = await service.answering.known(order)
@@ -87,7 +87,7 @@ async def collected(service: Service, order: Order) -> tuple[Order, Part]:
             # The same request, sent twice at once: the other one was faster, and has been answered.
             order = await service.answering.known(order)
             parts = [part async for part in service.answering.parts(order)]
-    return order, Part(
+    return order, StoredRows(
         [one for part in parts for one in part.items], [a for part in parts for a in part.answers]
     )
 
@@ -130,6 +130,6 @@ async def streamed(
     return StreamingResponse(pieces(), media_type=media_type)
 
 
-def _rows(part: Part, separator: str) -> str:
+def _rows(part: StoredRows, separator: str) -> str:
     pairs = zip(part.items, part.answers, strict=True)
     return separator.join(json.dumps({"item": item, **answer}, allow_nan=False) for item, answer in pairs)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, StrictBool
 from bayesdrop.serve.auth import Caller, may
 from bayesdrop.serve.learning import Busy
 from bayesdrop.serve.routes.speech import errors_told, reply, service_of
-from bayesdrop.serve.store import Model
+from bayesdrop.serve.store import SavedModel
 
 router = APIRouter()
 
@@ -98,7 +98,7 @@ async def metrics(request: Request, caller: Annotated[Caller, Depends(may("reade
     return Response(service.metrics.text(gauges), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _as_dict(model: Model) -> dict[str, Any]:
+def _as_dict(model: SavedModel) -> dict[str, Any]:
     names = ("version", "kind", "task", "digest", "active", "parent", "created", "activated")
     shown = {name: getattr(model, name) for name in names}
     return {**shown, "about": model.about, "comparison": model.comparison}

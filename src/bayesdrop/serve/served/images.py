@@ -20,7 +20,7 @@ from bayesdrop.likelihoods import Categorical
 from bayesdrop.predict import predict
 from bayesdrop.serve.served.answers import Answers, Ask
 from bayesdrop.serve.served.base import BadRow, ServedModel, TensorSpec
-from bayesdrop.serve.served.network import Network
+from bayesdrop.serve.served.network import ServedNetwork
 from bayesdrop.serve.served.outputs import answers_of
 from bayesdrop.serve.served.pictures import as_pixels, clean_png, png_of
 from bayesdrop.storage import from_json, load, read_tensors, save, to_json, whole_folder, write_tensors
@@ -190,7 +190,7 @@ class ServedImages(ServedModel):
         self._defer_above = self.model.defer_above if defer_above is None else defer_above
         self._max_pixels = max_pixels
         self._grey = self.model.channels == 1
-        self._network = Network(self.model.model, Categorical())
+        self._network = ServedNetwork(self.model.model, Categorical())
         one = torch.zeros(1, self.model.channels, *self.model.size, dtype=torch.uint8)
         ask = Ask(self.num_draws, 0, None)
         found = self._network(self.model.normalised(one), ask, at_once=True)

@@ -8,12 +8,12 @@ from bayesdrop.serve.served.base import ServedModel
 from bayesdrop.serve.served.images import ServedImages, is_image_model
 from bayesdrop.serve.served.modules import ServedModule
 from bayesdrop.serve.served.tables import ServedTable
-from bayesdrop.serve.settings import Settings
+from bayesdrop.serve.settings import ServeSettings
 
 __all__ = ["load_model"]
 
 
-def load_model(settings: Settings, folder: Path | None = None) -> ServedModel:
+def load_model(settings: ServeSettings, folder: Path | None = None) -> ServedModel:
     """The model that the settings name, or a later version of it.
 
     Args:

@@ -15,7 +15,7 @@ from bayesdrop.errors import must
 from bayesdrop.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
 from bayesdrop.serve.served.answers import Answers, Ask
 from bayesdrop.serve.served.base import BadRow, ServedModel, TensorSpec
-from bayesdrop.serve.served.network import Network, digest_of
+from bayesdrop.serve.served.network import ServedNetwork, digest_of
 from bayesdrop.serve.served.outputs import answers_of, task_of
 
 __all__ = ["ServedModule"]
@@ -62,7 +62,7 @@ class ServedModule(ServedModel):
             raise TypeError(must("serve", "model", want, f"{target}, which returns {type(made).__name__}"))
         self._example = _tensors(parts[1], target)
         meaning = _likelihood(likelihood, parts[2] if len(parts) == 3 else None)
-        self._network = Network(parts[0], meaning)
+        self._network = ServedNetwork(parts[0], meaning)
         self.task = task_of(meaning)
         self.num_draws = num_draws or 100
         self.level = (level or 0.95) if self.task == "regression" else None

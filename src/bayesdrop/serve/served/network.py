@@ -1,4 +1,4 @@
-"""Network: a module of torch with draws that are held, for batches of a few sizes."""
+"""ServedNetwork: a module of torch with draws that are held, for batches of a few sizes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bayesdrop.predict.statistics import DrawStatistics
 from bayesdrop.serve.served.answers import Ask
 from bayesdrop.serve.served.base import Ready
 
-__all__ = ["Network", "digest_of"]
+__all__ = ["ServedNetwork", "digest_of"]
 
 
-class Network:
+class ServedNetwork:
     """A model that is asked again and again.
 
     Batches are filled up to a power of two, so that a compiled model meets a few shapes only. A model that

@@ -4,14 +4,14 @@ from bayesdrop.serve.store.queue import LeaseLost
 from bayesdrop.serve.store.records import (
     Item,
     Label,
-    Model,
     NewItem,
     NewPrediction,
     NewRequest,
     Person,
-    Prediction,
     Request,
     Role,
+    SavedModel,
+    SavedPrediction,
 )
 from bayesdrop.serve.store.requests import KeyTaken
 from bayesdrop.serve.store.store import Store
@@ -21,13 +21,13 @@ __all__ = [
     "KeyTaken",
     "Label",
     "LeaseLost",
-    "Model",
     "NewItem",
     "NewPrediction",
     "NewRequest",
     "Person",
-    "Prediction",
     "Request",
     "Role",
+    "SavedModel",
+    "SavedPrediction",
     "Store",
 ]

@@ -1,4 +1,4 @@
-"""History: rows and labels over time, which drift and throughput are told from."""
+"""ServedHistory: rows and labels over time, which drift and throughput are told from."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bayesdrop.serve.store.schema import items, labels, people, predictions
 if TYPE_CHECKING:
     from bayesdrop.serve.store.database import Database
 
-__all__ = ["History"]
+__all__ = ["ServedHistory"]
 
 
-class History:
+class ServedHistory:
     """Questions about what came when.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from bayesdrop.serve.store.records import Item, Label, Prediction
+from bayesdrop.serve.store.records import Item, Label, SavedPrediction
 from bayesdrop.serve.store.schema import items, labels, people, predictions
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def load_items(connection: Connection, ids: Sequence[str]) -> list[Item]:
     found: dict[str, Item] = {}
     for start in range(0, len(ids), _AT_ONCE):
         part = list(ids[start : start + _AT_ONCE])
-        said: dict[str, list[Prediction]] = defaultdict(list)
+        said: dict[str, list[SavedPrediction]] = defaultdict(list)
         asked = select(predictions).where(predictions.c.item_id.in_(part)).order_by(predictions.c.id)
         for row in connection.execute(asked):
             said[row.item_id].append(_prediction(row))
@@ -45,10 +45,10 @@ def load_items(connection: Connection, ids: Sequence[str]) -> list[Item]:
     return [found[one] for one in ids]
 
 
-def _prediction(row: Any) -> Prediction:
+def _prediction(row: Any) -> SavedPrediction:
     names = ("model_id", "num_draws", "seed", "level", "uncertainty", "reason", "created")
     facts = {name: getattr(row, name) for name in names}
-    return Prediction(**facts, answer=json.loads(row.answer_json), defer=bool(row.defer))
+    return SavedPrediction(**facts, answer=json.loads(row.answer_json), defer=bool(row.defer))
 
 
 def label_of(row: Any) -> Label:
@@ -58,7 +58,7 @@ def label_of(row: Any) -> Label:
     return Label(**{name: getattr(row, name) for name in names}, value=value, skipped=bool(row.skipped))
 
 
-def _item(row: Any, said: Sequence[Prediction], given: Sequence[Label]) -> Item:
+def _item(row: Any, said: Sequence[SavedPrediction], given: Sequence[Label]) -> Item:
     names = ("id", "request_id", "place", "external", "state", "uncertainty", "opinions", "created")
     return Item(
         **{name: getattr(row, name) for name in names},

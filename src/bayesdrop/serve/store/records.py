@@ -9,14 +9,14 @@ __all__ = [
     "ROLES",
     "Item",
     "Label",
-    "Model",
     "NewItem",
     "NewPrediction",
     "NewRequest",
     "Person",
-    "Prediction",
     "Request",
     "Role",
+    "SavedModel",
+    "SavedPrediction",
 ]
 
 Role = Literal["reader", "labeller", "admin"]
@@ -107,7 +107,7 @@ class NewRequest:
 
 
 @dataclass(frozen=True)
-class Model:
+class SavedModel:
     """A version of a model; see `schema.models`."""
 
     id: int
@@ -142,7 +142,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class SavedPrediction:
     """What a version said about an item."""
 
     model_id: int
@@ -193,7 +193,7 @@ class Item:
     uncertainty: float
     opinions: int
     created: float
-    predictions: tuple[Prediction, ...] = field(default=())
+    predictions: tuple[SavedPrediction, ...] = field(default=())
     labels: tuple[Label, ...] = field(default=())
     expires: float | None = None  #: end of the lease, where one was just given
 

@@ -9,7 +9,7 @@ from sqlalchemy import func, insert, select, update
 
 from bayesdrop.serve.store.database import Database
 from bayesdrop.serve.store.events import add_event
-from bayesdrop.serve.store.records import Model
+from bayesdrop.serve.store.records import SavedModel
 from bayesdrop.serve.store.schema import models
 
 __all__ = ["Versions"]
@@ -36,7 +36,7 @@ class Versions:
         about: dict[str, Any],
         parent: int | None = None,
         comparison: dict[str, Any] | None = None,
-    ) -> Model:
+    ) -> SavedModel:
         """The next version of a name; nothing answers with it yet.
 
         Args:
@@ -68,7 +68,7 @@ class Versions:
             add_event(connection, self._database.clock(), "version added", model_id=added.id)
         return _model(added)
 
-    def activate(self, model: Model, *, person_id: int | None = None, why: str = "") -> Model:
+    def activate(self, model: SavedModel, *, person_id: int | None = None, why: str = "") -> SavedModel:
         """Make a version the one that answers."""
         now = self._database.clock()
         with self._database.write(alone=True) as connection:
@@ -86,39 +86,41 @@ class Versions:
             )
         return self.get(model.id)
 
-    def all(self, name: str) -> list[Model]:
+    def all(self, name: str) -> list[SavedModel]:
         """The versions of a name, the newest first."""
         wanted = select(models).where(models.c.name == name).order_by(models.c.version.desc())
         with self._database.read() as connection:
             return [_model(row) for row in connection.execute(wanted)]
 
-    def active(self, name: str) -> Model | None:
+    def active(self, name: str) -> SavedModel | None:
         """The version that answers."""
         return next((model for model in self.all(name) if model.active), None)
 
-    def before(self, model: Model) -> Model | None:
+    def before(self, model: SavedModel) -> SavedModel | None:
         """One step back: the version that this one was made from, else the one numbered before it."""
         older = [one for one in self.all(model.name) if one.version < model.version]
         return next((one for one in older if one.version == model.parent), older[0] if older else None)
 
-    def with_digest(self, name: str, digest: str) -> Model | None:
+    def with_digest(self, name: str, digest: str) -> SavedModel | None:
         """The newest version with this digest."""
         return next((model for model in self.all(name) if model.digest == digest), None)
 
-    def get(self, model_id: int) -> Model:
+    def get(self, model_id: int) -> SavedModel:
         """A version by its id."""
         with self._database.read() as connection:
             return _model(connection.execute(select(models).where(models.c.id == model_id)).one())
 
-    def numbered(self, name: str, version: int) -> Model | None:
+    def numbered(self, name: str, version: int) -> SavedModel | None:
         """A version by its number."""
         return next((model for model in self.all(name) if model.version == version), None)
 
 
-def _model(row: Any) -> Model:
+def _model(row: Any) -> SavedModel:
     facts = {
         name: getattr(row, name) for name in ("id", "name", "version", "kind", "task", "digest", "source")
     }
     facts |= {name: getattr(row, name) for name in ("parent", "created", "activated")}
     comparison = None if row.comparison_json is None else json.loads(row.comparison_json)
-    return Model(**facts, active=bool(row.active), about=json.loads(row.about_json), comparison=comparison)
+    return SavedModel(
+        **facts, active=bool(row.active), about=json.loads(row.about_json), comparison=comparison
+    )
