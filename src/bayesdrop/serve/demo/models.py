@@ -130,7 +130,7 @@ def _diabetes(folder: Path, port: int, seed: int) -> Stage:
     learned = frame.iloc[:260]
     if not model.exists():
         learned.to_csv(table, index=False)
-        estimator = {"preset": "quick", "search": "none", "epochs": 60, "num_draws": 60}
+        estimator = {"preset": "quick", "num_draws": 60}
         options = FitOptions(
             _TARGET, level=0.9, held_out=0.3, seed=seed, estimator=estimator, rule=Rule(share=0.15)
         )

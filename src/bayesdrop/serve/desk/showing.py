@@ -276,6 +276,9 @@ def _facts(answer: Mapping[str, Any], said: SavedPrediction | None) -> list[tupl
         if isinstance(value, int | float):
             unit = " nats" if name in ("entropy", "mutual_information") else ""
             facts.append((shown, f"{written(float(value), digits=3)}{unit}"))
+    factor = answer.get("stretched")
+    if isinstance(factor, int | float):
+        facts.append(("Interval, by recent labels", f"{factor:.2f} times the model's own"))
     if said is not None:
         facts.append(("Draws", f"{said.num_draws}"))
     return facts
