@@ -64,14 +64,13 @@ def inject(
 
     By default the noise is before the last linear map. Every strength of it is tried on the held-out rows:
 
-        target="likelihood"    the largest (1/M) sum_m log (1/T) sum_t p(y_m | f_t(x_m))
-        target="information"   the largest p at which I(x; y), of rows and what is predicted for them, is at
-                               least (1 - bound) times that of the network without noise; needs no targets
+    - `target="likelihood"`: the largest (1/M) sum_m log (1/T) sum_t p(y_m | f_t(x_m));
+    - `target="information"`: the largest p at which I(x; y), of rows and what is predicted for them, is at
+      least (1 - bound) times that of the network without noise; needs no targets.
 
     What comes before the noise runs once for the whole search. A strength at which the mean prediction is
     worse than the network's own by more than `tolerance` is not chosen, and it is an error if all are. What
-    comes out is a calibrated spread and not a posterior that was trained, and the result says so; `fit` with
-    dropout, where you can train, gives a better one.
+    comes out is a calibrated spread and not a posterior that was trained, and the result says so.
 
     Args:
         model: any trained `nn.Module` that `predict` takes, in which nothing is random; it is copied.

@@ -99,7 +99,7 @@ def score_tables(
 
     Args:
         model: a folder that `bayesdrop fit` wrote; on a cluster, one that all its machines see.
-        data: files, folders or patterns; or addresses as s3://bucket/*.parquet, for which fsspec and the
+        data: files, folders or patterns; or addresses as `s3://bucket/*.parquet`, for which fsspec and the
             package of that store must be installed. Parquet files of this machine are cut into parts; any
             other file is one part, and is fetched as a whole if it is not of this machine.
         output: a folder, or an address of one; made if need be.

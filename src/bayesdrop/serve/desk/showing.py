@@ -278,7 +278,7 @@ def _facts(answer: Mapping[str, Any], said: SavedPrediction | None) -> list[tupl
             facts.append((shown, f"{written(float(value), digits=3)}{unit}"))
     factor = answer.get("stretched")
     if isinstance(factor, int | float):
-        facts.append(("Interval, by recent labels", f"{factor:.2f} times the model's own"))
+        facts.append(("Interval, by labels", f"{factor:.2f} times"))
     if said is not None:
         facts.append(("Draws", f"{said.num_draws}"))
     return facts
