@@ -25,6 +25,8 @@ __all__ = ["Array", "Places", "Trees", "joined_trees", "read_trees"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
+#: leaves of a tree, and its nodes with masks
+_Walk = tuple[list[int], list[tuple[int, int]]]
 
 #: walks of rows through trees that are looked at at a time
 _CELLS = 2**17
@@ -65,8 +67,9 @@ class Trees:
 
     def __call__(self, x: Array) -> Array:
         """(N, K) columns to (N, C) scores: a number, or the log-odds of classes."""
-        if len(x) >= _MANY and _LeafMasks.fits(self):
-            return _LeafMasks(self, x.shape[1])(x)
+        masks = _LeafMasks.of(self, x.shape[1]) if len(x) >= _MANY else None
+        if masks is not None:
+            return masks(x)
         made = np.empty((len(x), self.roots.shape[1]))
         rows = max(1, _CELLS // max(1, self.roots.size))
         for start in range(0, len(x), rows):
@@ -216,25 +219,29 @@ class _LeafMasks:
     """Trees made ready for many rows; sums are those of walking from the roots, bit for bit.
 
     Args:
-        trees: of at most 32 leaves each (see `fits`).
+        trees: of at most 32 leaves each (see `of`).
         columns: K of the rows.
+        walks: of every tree, from `_from_left`.
     """
 
-    def __init__(self, trees: Trees, columns: int) -> None:
+    def __init__(self, trees: Trees, columns: int, walks: Sequence[Sequence[_Walk]]) -> None:
         inner = trees.left != np.arange(len(trees.left))
         self._cuts = [
             np.unique(trees.threshold[inner & (trees.feature == column)]) for column in range(columns)
         ]
-        self._trees = [[self._tree(trees, int(root)) for root in roots] for roots in trees.roots]
+        self._trees = [[self._tree(trees, walk) for walk in row] for row in walks]
         self._base = trees.base
 
-    @staticmethod
-    def fits(trees: Trees) -> bool:
-        """Whether no tree has more leaves than a mask has bits."""
-        return all(len(_from_left(trees, int(root))[0]) <= _BITS for root in trees.roots.ravel())
+    @classmethod
+    def of(cls, trees: Trees, columns: int) -> _LeafMasks | None:
+        """The masks of trees; None if one has more leaves than a mask has bits."""
+        walks = [[_from_left(trees, int(root)) for root in roots] for roots in trees.roots]
+        if any(len(leaves) > _BITS for row in walks for leaves, _ in row):
+            return None
+        return cls(trees, columns, walks)
 
-    def _tree(self, trees: Trees, root: int) -> _TreeMasks:
-        leaves, nodes = _from_left(trees, root)
+    def _tree(self, trees: Trees, walk: _Walk) -> _TreeMasks:
+        leaves, nodes = walk
         tables: dict[int, NDArray[np.uint32]] = {}
         for node, mask in nodes:
             column = int(trees.feature[node])
@@ -274,7 +281,7 @@ def _first_left(tree: _TreeMasks, places: list[NDArray[np.int64]], rows: int) ->
     return exponents
 
 
-def _from_left(trees: Trees, root: int) -> tuple[list[int], list[tuple[int, int]]]:
+def _from_left(trees: Trees, root: int) -> _Walk:
     """The leaves of a tree from left to right; its nodes, each with the leaves to the left of it as bits."""
     leaves: list[int] = []
     nodes: list[tuple[int, int]] = []
