@@ -298,7 +298,7 @@ def test_the_results_file_of_another_experiment_is_refused(tmp_path: Path) -> No
 def test_small_sets_without_the_error_of_averaged_weights_are_fitted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = PieceCache("gal2016-uci-table1", folder=tmp_path / "runs", earlier=made_up_record())
+    cache = PieceCache("gal2016-uci-table1", folder=tmp_path / "runs", earlier=[made_up_record()])
     outcome = run(Config(**TINY), cache=cache, progress=False)
     assert outcome.complete
     assert outcome.arrays["commits"] == {}

@@ -50,11 +50,12 @@ def run(
         "results"
     ),
     earlier: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--from",
             metavar="FILE",
-            help="A results file: what it has of the same settings is not run again.",
+            help="A results file: what it has of the same settings is not run again. May be given many"
+            " times.",
         ),
     ] = None,
 ) -> None:
@@ -72,8 +73,8 @@ def run(
         with_settings(load_experiment(name).config(preset), overrides)
         if output.exists() and not output.is_dir():
             raise ValueError(f"--output must be a folder; {output} is a file.")
-        if earlier is not None:
-            earlier_record(name, earlier)
+        for file in earlier or ():
+            earlier_record(name, file)
         if engine == "local" and workers is not None:
             raise ValueError("--workers is for --engine ray; of the engine local, say --processes.")
         chosen = (
@@ -83,7 +84,7 @@ def run(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    _run(name, preset, overrides, fresh, processes, chosen, output, earlier)
+    _run(name, preset, overrides, fresh, processes, chosen, output, earlier or ())
 
 
 @experiments.command()
@@ -121,7 +122,7 @@ def _run(
     processes: int,
     engine: Engine | None,
     output: Path,
-    earlier: Path | None,
+    earlier: Sequence[Path],
 ) -> None:
     from bayesdrop.data import DataNotFound
     from bayesdrop.errors import require

@@ -9,7 +9,7 @@ It has
 - `SMOKE: Config`, a run of seconds, which the tests make;
 - optionally `PRESETS: dict[str, Config]`, further settings by name, as "quick" or "paper";
 - optionally `REVISION: int`, 1 if absent: raise it when pieces computed before must not be used again;
-- optionally `TAKES_EARLIER = True`: `cache.earlier` may hold the record of an earlier run, whose numbers it
+- optionally `TAKES_EARLIER = True`: `cache.earlier` may hold records of earlier runs, whose numbers it
   uses where nothing that they depend on has changed; the outcome says which they are, and of which commit;
 - `run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome`. What takes long is made of pieces (a
   split, a seed, a setting), each through `cache.get(key, compute)`, or all of them through `run_pieces(keys,

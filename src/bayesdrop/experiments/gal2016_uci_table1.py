@@ -90,13 +90,13 @@ PRESETS = {
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Fit every split by every method; means and standard errors."""
-    plan, earlier = _plan(config), cache.earlier
+    plan = _plan(config)
     found = run_benchmark(
         config.datasets,
         config.methods,
         plan,
         also={"no-dropout": config.without_dropout},
-        known=None if earlier is None else KnownFits(earlier, _plan(Config(**earlier.config))),
+        known=[KnownFits(record, _plan(Config(**record.config))) for record in cache.earlier],
         must_average=lambda name, method: method == "gal2016" and len(load_set(name)) < FEW_ROWS,
         cache=cache,
         progress=progress,

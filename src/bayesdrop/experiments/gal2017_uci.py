@@ -75,13 +75,12 @@ PRESETS = {
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Fit every split by every method; means and standard errors."""
-    earlier = cache.earlier
     found = run_benchmark(
         config.datasets,
         config.methods,
         _plan(config),
         also={"two-layers-no-dropout": config.without_dropout},
-        known=None if earlier is None else KnownFits(earlier, _plan(Config(**earlier.config))),
+        known=[KnownFits(record, _plan(Config(**record.config))) for record in cache.earlier],
         cache=cache,
         progress=progress,
     )

@@ -47,7 +47,7 @@ class PieceCache:
         revision: raised when pieces from before must not be used.
         fresh: whether to compute every piece anew; what is computed is kept all the same.
         processes: how many pieces `run_pieces` computes at a time.
-        earlier: the record of an earlier run, whose numbers an experiment may use instead of pieces.
+        earlier: the records of earlier runs, whose numbers an experiment may use instead of pieces.
         engine: computes pieces instead of processes of this machine, as a Ray cluster; a piece whose worker
             is lost is computed again.
 
@@ -63,7 +63,7 @@ class PieceCache:
         revision: int = 1,
         fresh: bool = False,
         processes: int = 1,
-        earlier: Record | None = None,
+        earlier: Sequence[Record] = (),
         engine: Engine | None = None,
     ) -> None:
         runs = cache_folder() / "runs" if folder is None else Path(folder)
@@ -71,7 +71,7 @@ class PieceCache:
         self.revision = revision
         self.fresh = fresh
         self.processes = whole_number("PieceCache", "processes", processes, at_least=1)
-        self.earlier = earlier
+        self.earlier = tuple(earlier)
         self.engine = engine
         self.found_seconds = 0.0
         self._made: set[Path] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def run_experiment(
     engine: Engine | None = None,
     output: str | os.PathLike[str] = "results",
     cache: str | os.PathLike[str] | None = None,
-    earlier: str | os.PathLike[str] | None = None,
+    earlier: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     progress: bool = False,
 ) -> Record:
     """Run an experiment; write `<name>.json` and `<name>.png`.
@@ -50,8 +50,9 @@ def run_experiment(
         engine: where pieces are computed instead, as `bayesdrop.engines.RayEngine()`; it is not closed.
         output: the folder of both files; it is made if need be.
         cache: the folder of finished pieces; `runs` in the user's cache if None.
-        earlier: a results file whose numbers are used where version and settings agree, instead of computing
-            them again; for experiments with `TAKES_EARLIER`. The record tells which commit they are of.
+        earlier: results files, or one, for experiments with `TAKES_EARLIER`: numbers of the same version and
+            settings are taken from the first file that has them, instead of computing them again. The record
+            tells which commit they are of.
         progress: show bars (needs the extra "cli").
 
     Returns: the record, as its file gives it.
@@ -66,13 +67,14 @@ def run_experiment(
     require("matplotlib.figure", extra="plot", owner=f"The picture of {name}")
     folder.mkdir(parents=True, exist_ok=True)
     check_writable(folder / f"{name}.json", owner="run_experiment")
+    files = [earlier] if isinstance(earlier, str | os.PathLike) else earlier
     pieces = PieceCache(
         name,
         folder=cache,
         revision=experiment.revision,
         fresh=fresh,
         processes=processes if engine is None else engine.workers,
-        earlier=None if earlier is None else earlier_record(name, earlier),
+        earlier=[earlier_record(name, path) for path in files],
         engine=engine,
     )
     commit, start = _commit(), time.perf_counter()

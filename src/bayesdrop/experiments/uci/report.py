@@ -170,7 +170,7 @@ def run_benchmark(
     plan: Plan,
     *,
     also: Mapping[str, Sequence[str]] | None = None,
-    known: KnownFits | None = None,
+    known: Sequence[KnownFits] = (),
     must_average: Callable[[str, str], bool] = lambda name, method: False,
     cache: PieceCache,
     progress: bool,
@@ -182,7 +182,7 @@ def run_benchmark(
         methods: keys of `METHODS`.
         plan: how sets are fitted.
         also: further methods, and the sets that each is for.
-        known: fits of an earlier run, which are not made again.
+        known: fits of earlier runs, which are not made again; the first that has a fit gives it.
         must_average: of a set and a method, whether known fits must tell the error of the mean weights, too.
         cache: of the experiment.
         progress: whether to draw a bar.
@@ -203,8 +203,12 @@ def run_benchmark(
     pairs += [(name, method) for method, sets in also.items() for name in sets if name in present]
     keys: list[dict[str, Any]] = []
     for name, method in pairs:
-        before = known.find(name, method, plan) if known is not None else None
-        if before is not None and (before.averaged or not must_average(name, method)):
+        offers = (fits.find(name, method, plan) for fits in known)
+        before = next(
+            (one for one in offers if one is not None and (one.averaged or not must_average(name, method))),
+            None,
+        )
+        if before is not None:
             found.take(name, method, before)
             splits = next(iter(before.scores.values())).shape[0]
             cache.found_seconds += before.seconds * splits * plan.repeats_of(name, method)
