@@ -327,6 +327,15 @@ class Prediction:
         with torch.no_grad():
             return likelihood.cdf(draws.to(torch.float64), y.to(torch.float64)).mean(0)
 
+    def central_level(self, y: Tensor) -> Tensor:
+        """Probability of the narrowest central interval that holds y, output by output. Shape (N, D), double.
+
+        max(1 - 2 F(y), 2 F(y-) - 1, 0), with F(y-) = P(target < y): |2 F(y) - 1| where the target is
+        continuous. A whole number is held as soon as an interval reaches any of its probability.
+        """
+        at, before = self.cdf(y), self.cdf(torch.nextafter(y.double(), y.new_tensor(-math.inf).double()))
+        return torch.maximum(1 - 2 * at, 2 * before - 1).clamp_min(0)
+
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Lower and upper end, each (N, D), of the central interval that has the probability `level`."""
         level = real_number("Prediction.interval", "level", level, "in (0, 1)", above=0, below=1)

@@ -55,7 +55,7 @@ class Mixture:
             units and how many blocks were picked.
         start: the guesses of the table's rows, if any network is told of them; not written to files.
         shares: (n, D) of rows that were held out: how much probability the narrowest central interval has
-            that reaches the target; they set intervals. None where no row was held out.
+            that holds the target; they set intervals. None where no row was held out.
     """
 
     components: tuple[Component, ...]
