@@ -61,7 +61,7 @@ SMOKE = Config(
 
 
 def read_folder(path: str) -> Tensor:
-    """All images of a folder as (N, 28, 28) bytes: grey, shrunk, ink bright as in MNIST."""
+    """All images of a folder as (N, 28, 28) bytes, grey and shrunk. Ink has to be bright, as in MNIST."""
     pillow = require("PIL.Image", extra="data", owner="ood-images")
     pictures = []
     for file in _image_files(path):
