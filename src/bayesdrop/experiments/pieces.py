@@ -85,7 +85,7 @@ class PieceCache:
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.npz"
 
     def find(self, key: Mapping[str, Any]) -> Piece | None:
-        """A finished piece; None where there is none, or none that `fresh` allows."""
+        """The finished piece of a key, or None; with `fresh`, only pieces that this cache has kept count."""
         path = self.path(key)
         if self.fresh and path not in self._made:
             return None
@@ -100,7 +100,7 @@ class PieceCache:
         return piece
 
     def keep(self, key: Mapping[str, Any], piece: Mapping[str, Any], seconds: float = 0.0) -> Piece:
-        """Write a finished piece; returns what its file gives.
+        """Write a finished piece; returns it as its file gives it.
 
         Args:
             key: of the piece.
@@ -214,7 +214,7 @@ def _brief(key: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold of a key's value."""
+    """A value of a key that JSON does not know, as one that it knows."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, np.generic | Tensor) or (isinstance(value, np.ndarray) and value.size == 1):
