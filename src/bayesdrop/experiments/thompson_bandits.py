@@ -120,7 +120,7 @@ def _network(key: Mapping[str, Any], features: int, arms: int) -> nn.Sequential:
 
 
 def _played(key: Mapping[str, Any]) -> dict[str, Any]:
-    """Regret after every round, in per cent of the regret of chance on the same contexts."""
+    """A piece: (rounds,) cumulative regret in per cent of that of chance over all contexts; `contexts`."""
     from bayesdrop.control.bandit_problems import play
     from bayesdrop.control.bandits import EpsilonGreedyBandit, ThompsonBandit, UniformBandit
     from bayesdrop.control.neural_linear import NeuralLinear
