@@ -38,6 +38,7 @@ from bayesdrop.models import mlp
 from bayesdrop.objectives import NegativeELBO
 from bayesdrop.plots import finish_axes, new_figure, plot_estimates
 from bayesdrop.predict import predict
+from bayesdrop.randomness import random_state_kept
 
 __all__ = ["SMOKE", "Config", "draw", "run"]
 
@@ -124,8 +125,9 @@ def train_and_score(key: Mapping[str, Any]) -> dict[str, Any]:
     layer, p, options = KINDS[key["kind"]]
     if layer is not VariationalGaussianDropout:
         options = {"length_scale": key["length_scale"], **options}
-    torch.manual_seed(key["split"])
-    model = mlp(split.x_train.shape[1], (50, 50), 1, p=p, layer=layer, **options)
+    with random_state_kept():
+        torch.manual_seed(key["split"])
+        model = mlp(split.x_train.shape[1], (50, 50), 1, p=p, layer=layer, **options)
     likelihood = Gaussian(0.5, noise="learned")
     objective = NegativeELBO(likelihood, num_data=len(split.x_train))
     fit(
