@@ -41,6 +41,8 @@ _DRAWS = 24
 _GROUPS = 4
 #: rows from which on two are enough: half of them are more than a guess is fitted to
 _LONG = 120_000
+#: of standardised targets, while networks are trained whose fixed noise is chosen afterwards
+_NOISE_TO_CHOOSE = 0.1
 #: columns are left out where at most so large a share of them is kept
 _FEWER = 0.6
 
@@ -250,9 +252,11 @@ class TableFit:
         """Settings whose fixed noise, given in the target's units, is that of standardised targets."""
         if settings.noise != "fixed" or self.table.target is None:
             return settings
-        std = settings.noise_std
-        if self.recipe.precisions is not None:
-            std = sorted(self.recipe.precisions)[len(self.recipe.precisions) // 2] ** -0.5
+        std, precisions = settings.first_noise_std, self.recipe.precisions
+        if precisions is not None:
+            std = sorted(precisions)[len(precisions) // 2] ** -0.5
+        elif settings.noise_std is None and self.parts and self.recipe.calibrate:
+            return replace(settings, noise_std=_NOISE_TO_CHOOSE)
         return replace(settings, noise_std=float(std / self.table.target.scale.mean()))
 
     def _order(self, number: int) -> NDArray[np.int64]:

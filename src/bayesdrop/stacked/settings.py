@@ -48,7 +48,9 @@ class Settings:
         input_p: the same for inputs. A rate of exactly 0 stays 0, whatever the method: no noise there.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
-        noise_std: standard deviation of the noise in the units of y, or where it starts.
+        noise_std: standard deviation of the noise in the units of y, or where it starts. If None it is 1;
+            but a fixed noise that rows held out will choose is a tenth of the targets' spread meanwhile, so
+            that the prior weighs as much whatever the targets are measured in.
         noise_pace: how far the log of a "map" noise may move while weights are trained, in equal steps,
             before one last M-step with the weights as they are. Noise that starts high then stays high: a
             flexible network does not fit few rows exactly, and the noise does not vanish with its errors.
@@ -77,7 +79,7 @@ class Settings:
     input_p: float = 0.0
     length_scale: float = 1e-2
     scale_by_fan_in: bool = False
-    noise_std: float = 1.0
+    noise_std: float | None = None
     noise_pace: float | None = None
     temperature: float = 0.1
     per_unit: bool = False
@@ -133,6 +135,11 @@ class Settings:
         """Chance of dropping the inputs of every weight layer: where learned rates start."""
         hidden = self.p if isinstance(self.p, tuple) else (float(self.p),) * len(self.hidden)
         return (float(self.input_p), *hidden)
+
+    @property
+    def first_noise_std(self) -> float:
+        """`noise_std`, or 1."""
+        return 1.0 if self.noise_std is None else self.noise_std
 
     @property
     def learns_rates(self) -> bool:
