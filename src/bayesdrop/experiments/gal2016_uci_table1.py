@@ -5,9 +5,9 @@ scales of 2016, the noise chosen on a fifth of the training rows; "gal2018" is t
 rates and precisions on that fifth, 4,000 epochs; "default" is this library's estimator as it was at the
 commit that the page ends with, before networks could start from trees. The preset "complete" has the papers'
 methods alone, on all sets: beside those, "meanfield (VI)", a Gaussian for every weight whose length scale is
-chosen on that fifth, next to the printed VI, and boston without dropout; "small" has these on the sets that
-are fitted in minutes. Nothing is chosen on test rows, as the search of 2016 did. A CSV file of one's own
-takes a set's place by its path: `--set datasets=mine.csv`, the target in its last column.
+chosen on that fifth, next to the printed VI, and boston without dropout. Nothing is chosen on test rows, as
+the search of 2016 did. A CSV file of one's own takes a set's place by its path: `--set datasets=mine.csv`,
+the target in its last column.
 `--from results/gal2016-uci-table1.json` fits only what that file does not have.
 """
 
@@ -77,12 +77,6 @@ SMOKE = Config(
 PRESETS = {
     #: the papers' methods on all sets, mean-field VI and boston without dropout among them
     "complete": Config(methods=("gal2016", "gal2018", "meanfield"), without_dropout=("boston",)),
-    #: the method of 2016, mean-field VI and boston without dropout, on the sets that are fitted in minutes
-    "small": Config(
-        datasets=("boston", "concrete", "energy", "kin8nm", "wine", "yacht"),
-        methods=("gal2016", "meanfield"),
-        without_dropout=("boston",),
-    ),
     "quick": Config(methods=("quick",), splits=3),
     "default-estimator": Config(methods=("default",)),
 }
