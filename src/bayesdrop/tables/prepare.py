@@ -198,9 +198,9 @@ class Preparer:
 
 #: what a column must be, and how to say that a table is written in another way
 _WANTED = {
-    "numeric": ("numbers", "Another way to write them: --numbers."),
+    "numeric": ("numbers", "If they are written in another way: --numbers."),
     "boolean": ("true or false", ""),
-    "date": ("dates", "Another way to write them: --dates."),
+    "date": ("dates", "If they are written in another way: --dates."),
 }
 
 

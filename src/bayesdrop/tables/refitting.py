@@ -285,7 +285,7 @@ def _like(new: TableModel, old: TableModel, table: Any) -> TableModel:
         was = before.get(column.name)
         same = was is not None and was.kind == column.kind and column.kind in ("numeric", "date")
         columns.append(replace(column, format=was.format) if was is not None and same else column)
-    # Columns that were left out as names of rows were not looked at.
+    # Columns that were left out as identifiers of rows were not looked at.
     columns += [was for name, was in before.items() if name not in {column.name for column in columns}]
     schema = replace(
         new.schema,

@@ -180,9 +180,10 @@ def _encoding(path: Path, named: Path, ending: str, asked: str | None) -> tuple[
         return "utf-8", ""
     try:
         _decoded(path, named, ending, "cp1252")
+        found, name = "cp1252", "Windows-1252 (cp1252)"
     except _NotDecoded:
-        return "latin-1", f"{named} is not UTF-8; it is read as Latin-1. Else: --encoding."
-    return "cp1252", f"{named} is not UTF-8; it is read as Windows-1252 (cp1252). Else: --encoding."
+        found, name = "latin-1", "Latin-1"
+    return found, f"{named} is not UTF-8; it is read as {name}. If that is wrong: --encoding."
 
 
 class _NotDecoded(ValueError):

@@ -189,7 +189,7 @@ def wishes_for(
         names: of the columns.
         categorical: columns whose numbers are names.
         ignore: columns to leave out.
-        keep: columns to use, even if they look like names of rows.
+        keep: columns to use, even if they look like identifiers of rows.
         numbers: ways to write numbers, by column; that of "" holds for all others.
         dates: ways to write dates, likewise.
         edited: what a file says.
