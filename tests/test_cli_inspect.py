@@ -130,7 +130,7 @@ def test_inspect_shows_and_saves(folder: Path, tmp_path: Path) -> None:
     assert lines["day"].split()[1:3] == ["date", "31.03.2024"]
     assert lines["number"].split()[1:3] == ["left", "out"]
     assert "regression: it has 60 different numbers" in lines["price"]
-    assert "cells between ';'" in result.stdout
+    assert "cells separated by ';'" in result.stdout
     state = json.loads(schema.read_text(encoding="utf-8"))
     assert (state["target"], state["task"], state["target_format"]) == ("price", "regression", "1.234,5")
     again = invoke("inspect", folder / "german.csv", "--save", schema)
