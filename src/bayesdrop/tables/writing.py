@@ -93,7 +93,7 @@ def write_frame(output: Path, frame: Any) -> None:
 
 def _separator(output: Path, other: str) -> str:
     """A tab for .tsv files, else the other one."""
-    return "\t" if ".tsv" in output.name.lower() else other
+    return "\t" if output.name.lower().endswith((".tsv", ".tsv.gz")) else other
 
 
 class _Lines:
