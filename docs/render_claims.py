@@ -3,7 +3,7 @@
     python docs/render_claims.py
 
 The table says where each sentence stands in its paper and what judges it: claims of experiments, found by
-words of theirs, whose verdict and number come from results/*.json; a test, which is in the suite; or a reason
+words in them, whose verdict and number come from results/*.json; a test, which is in the suite; or a reason
 why it is not judged. A test compares the page with both, so that none of them can change alone.
 """
 
@@ -22,7 +22,7 @@ from bayesdrop.experiments.row import Claim
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "claims.toml"
 PAGE = ROOT / "docs" / "claims.md"
-#: what is longer is cut; the experiment's page has all of it
+#: most characters of what was measured; the experiment's page has all of it
 LONGEST = 260
 
 TOP = """# The five papers, claim by claim
@@ -41,13 +41,16 @@ table (`docs/claims.toml`) and from the results files.
 class Sentence:
     """One line of the table."""
 
+    #: in the paper
     where: str
+    #: what the paper says there, in our words
     says: str
     experiment: str = ""
     preset: str = "default"
-    #: words that the experiment's claims on it contain
+    #: words that the claims which judge it contain
     words: str = ""
     test: str = ""
+    #: why it is not judged
     reason: str = ""
 
     def __post_init__(self) -> None:
@@ -66,7 +69,7 @@ def read_table(path: Path = TABLE) -> dict[str, list[Sentence]]:
 
 
 def find_claims(sentence: Sentence, records: Mapping[str, Record]) -> list[Claim]:
-    """The claims of its experiment that are on a sentence; none where it was not run."""
+    """The claims that judge a sentence; none where their experiment was not run."""
     runs = [
         record.outcome.claims
         for record in records.values()
@@ -110,7 +113,7 @@ def render(records: Mapping[str, Record]) -> str:
 
 
 def unused_claims(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
-    """Experiment and text of claims of the papers' own experiments that no sentence of the table is on."""
+    """Claims on the papers that judge no sentence of the table: experiment and text of each."""
     named = [sentence for lines in read_table().values() for sentence in lines if sentence.experiment]
     for record in records:
         own = [sentence for sentence in named if sentence.experiment == record.experiment]

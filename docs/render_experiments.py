@@ -28,7 +28,7 @@ from bayesdrop.plots import save_figure
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 DOCS = ROOT / "docs"
-# The mark in a picture's file of what it was drawn from.
+# The name, in the file of a picture, of the hash of what it was drawn from.
 MARK = "drawn-from"
 
 INDEX = """# Experiments
@@ -39,14 +39,14 @@ the numbers as printed beside ours, what the paper claims and whether it held, t
 ```console
 $ bayesdrop experiments list
 $ bayesdrop experiments run NAME [--preset P|--quick] [--set key=value ...]
-      [--fresh] [--processes N] [-o DIR] [--from FILE]
+      [--fresh] [--processes N] [-o DIR] [--from FILE ...]
 $ bayesdrop experiments table [NAME]
 ```
 
 A run is made of pieces that are kept in the user's cache as they are finished: one that was interrupted goes
 on where it was, and `--fresh` starts anew. It writes a JSON file with all its numbers, and a picture that is
 drawn from that file. "not run" is a number for which the data or the time were not there; nothing is filled
-in. `--from` takes what a results file has already, where nothing that it depends on has changed (the UCI
+in. `--from` takes what results files have already, where nothing that it depends on has changed (the UCI
 tables). A preset other than the default, or settings of one's own, go to files of their own.
 The [data sets](data.md) have a page of their own.
 
@@ -167,7 +167,7 @@ def picture_path(record: Record) -> Path:
 
 
 def picture_mark(record: Record) -> str:
-    """What a picture is made of: the numbers, and the code that draws them, spaces apart."""
+    """A hash of what a picture is drawn from: the numbers, and the file with `draw`, without white space."""
     draw = load_experiment(record.experiment).module.draw
     source = Path(inspect.getsourcefile(draw) or "").read_text(encoding="utf-8")
     return hashlib.sha256((record.digest + "".join(source.split())).encode()).hexdigest()
@@ -196,7 +196,7 @@ def draw_picture(record: Record) -> None:
 
 
 def film_path(name: str) -> Path:
-    """Where the film of an experiment lies, if it has one."""
+    """Where the film of an experiment is, if it has one."""
     return DOCS / "assets" / "experiments" / f"{name}.gif"
 
 
@@ -206,7 +206,7 @@ def has_film(name: str) -> bool:
 
 
 def draw_film(record: Record) -> None:
-    """Write the film of a record as a GIF that says what it was drawn from: frames from its `film`."""
+    """Write the film of a record as a GIF, with the mark of what it was drawn from."""
     frames = load_experiment(record.experiment).module.film(record.outcome)
     palette = Image.fromarray(frames[len(frames) // 2]).quantize(32, dither=Image.Dither.NONE)
     pictures = [
@@ -221,7 +221,7 @@ def draw_film(record: Record) -> None:
 
 
 def film_mark(path: Path) -> str | None:
-    """What a film was drawn from; None where there is no film."""
+    """The mark in a film's file; None where there is no film."""
     if not path.exists():
         return None
     with Image.open(path) as image:

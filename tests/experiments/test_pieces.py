@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import bayesdrop.experiments.pieces
+from bayesdrop.engines import LocalEngine, running_on
 from bayesdrop.experiments import PieceCache, run_groups, run_pieces
 
 
@@ -144,6 +146,26 @@ def test_processes_give_what_one_process_gives(tmp_path: Path, toy: str) -> None
     assert {found["process"] for found in alone} == {os.getpid()}
     assert os.getpid() not in {found["process"] for found in both}
     assert {found["threads"] for found in both} == {1}
+
+
+class Noted(LocalEngine):
+    """One process, and a list of the tasks that it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.tasks: list[Any] = []
+
+    def run(self, function: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        self.tasks += tasks
+        return super().run(function, tasks)
+
+
+def test_the_engine_of_a_run_computes_the_pieces_of_every_cache(tmp_path: Path) -> None:
+    """The UCI tables and CamVid make a cache of their own, which other experiments share."""
+    engine = Noted()
+    with running_on(engine):
+        run_pieces([{"split": 0}], Counted(a=1), cache=PieceCache("shared", folder=tmp_path))
+    assert engine.tasks == [{"split": 0}]
 
 
 @pytest.mark.parametrize("processes", [1, 2])

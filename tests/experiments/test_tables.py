@@ -19,7 +19,8 @@ from sklearn.linear_model import Ridge
 from tests.experiments.conftest import REAL
 
 from bayesdrop.data import DataNotFound
-from bayesdrop.experiments import PieceCache, load_experiment, tables
+from bayesdrop.experiments import PieceCache, load_experiment, run_experiment, tables
+from bayesdrop.experiments.record import NotReusable
 from bayesdrop.experiments.tables import contenders, peers, sources
 from bayesdrop.experiments.tables.catalogue import CATALOGUE, DEVELOPMENT, Entry
 from bayesdrop.experiments.tables.measures import (
@@ -259,7 +260,7 @@ def board(ours: Mapping[str, float], quick: Mapping[str, float], linear: Mapping
 
     made = {"ours": ours, "quick": quick, "linear": linear}
     pieces = {(entry.name, name): [piece(values)] * 2 for entry in entries for name, values in made.items()}
-    return Board(entries, tuple(made), pieces)
+    return Board(entries, tuple(made), pieces, 2)
 
 
 def test_further_contenders_of_ours_take_no_rank_from_peers() -> None:
@@ -303,7 +304,9 @@ def test_pieces_of_peers_stay_when_ours_are_made_anew(
         return {"failed": "", "seconds": 1.0, "measures": values}
 
     monkeypatch.setattr(tables, "trial", trial)
-    config = tables.Config(datasets=("yacht",), contenders=("quick", "linear"), num_splits=2)
+    config = tables.Config(
+        datasets=("yacht",), contenders=("quick", "linear"), num_splits=2, coverage_splits=1
+    )
     cache = PieceCache("tables", folder=tmp_path)
     tables.run(config, cache=cache, progress=False)
     assert made == ["quick", "quick", "linear", "linear"]
@@ -312,6 +315,36 @@ def test_pieces_of_peers_stay_when_ours_are_made_anew(
     made.clear()
     tables.run(config, cache=cache, progress=False)
     assert made == ["quick", "quick"]
+
+
+def test_contenders_that_have_not_changed_are_taken_from_a_results_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[str, int]] = []
+
+    def trial(key: Mapping[str, Any]) -> dict[str, Any]:
+        made.append((key["contender"], key["split"]))
+        values = dict.fromkeys((key for key, one in METRICS.items() if one.kind == "regression"), 0.5)
+        values["coverage"] = 0.9 if key["split"] else 1.0
+        return {"failed": "", "seconds": 1.0, "measures": values}
+
+    monkeypatch.setattr(tables, "trial", trial)
+    settings = {"datasets": ("yacht",), "contenders": ("quick", "linear"), "coverage_splits": 2}
+    options: dict[str, Any] = {"overrides": settings, "output": tmp_path}
+    first = run_experiment("tables", cache=tmp_path / "one", **options)
+    assert made == [("quick", 0), ("quick", 1), ("linear", 0)]
+    row = first.outcome.row("yacht (kept aside)", METRICS["coverage"].title)
+    assert row.ours == pytest.approx(0.95), "the mean of two splits"
+    assert row.note == "linear 1"
+    made.clear()
+    file = tmp_path / f"{first.stem}.json"
+    second = run_experiment("tables", cache=tmp_path / "two", earlier=file, **options)
+    assert made == [("quick", 0), ("quick", 1)], "which have more splits than the file tells of"
+    assert second.outcome.rows == first.outcome.rows
+    assert any("Of an earlier run" in note and "linear" in note for note in second.outcome.notes)
+    changed = {**options, "overrides": {**settings, "max_rows": 100}}
+    with pytest.raises(NotReusable, match="`max_rows` must be 100; got 3000"):
+        run_experiment("tables", cache=tmp_path / "three", earlier=file, **changed)
 
 
 def test_what_is_not_there_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,14 +13,14 @@ from torch import nn
 
 import bayesdrop as bd
 from bayesdrop.experiments import PieceCache, gal2016_cosine, gal2016_softmax, herlau2022_naive
-from bayesdrop.experiments.herlau2022_naive import DroppedRegression, laplace, made
+from bayesdrop.experiments.herlau2022_naive import DroppedRegression, laplace, sample_data
 from bayesdrop.linear import BayesianDropoutRegression, DropPerturbation, dropout_log_posterior
 
 CONFIG = herlau2022_naive.Config()
 
 
 def model() -> DroppedRegression:
-    return made(CONFIG, 3, seed=4)
+    return sample_data(CONFIG, 3, seed=4)
 
 
 def test_both_posteriors_are_their_sums_over_masks() -> None:

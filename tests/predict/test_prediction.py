@@ -20,6 +20,7 @@ from bayesdrop import (
     Prediction,
     predict,
 )
+from bayesdrop.likelihoods import NumberLikelihood, Warp, WarpedGaussian
 from bayesdrop.predict.statistics import RunningLogMeanExp, RunningMoments
 
 
@@ -154,6 +155,33 @@ def test_quantiles_without_a_likelihood_are_those_of_the_draws() -> None:
     draws = normal(101, 3, 1)
     torch.testing.assert_close(Prediction.from_draws(draws).quantile(0.5), draws.median(0).values)
     assert Prediction.from_draws(draws).quantile([0.1, 0.9]).shape == (2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "ends"),
+    [
+        (Gaussian(0.7), (-4, 5)),
+        (WarpedGaussian(Warp(whole=True)), (-4, 5)),
+        (WarpedGaussian(Warp(low=0.0, high=3.0)), (0, 3)),
+        (WarpedGaussian(Warp("asinh", low=0.0, whole=True)), (0, 5)),
+    ],
+    ids=["normal", "whole", "bounded", "counts"],
+)
+def test_the_central_level_is_where_an_interval_begins_to_hold(
+    likelihood: NumberLikelihood, ends: tuple[int, int]
+) -> None:
+    prediction = Prediction.from_draws(2 * normal(20, 30, 2), likelihood)
+    y = torch.linspace(*ends, 30)[:, None].round().expand(prediction.mean.shape)
+    found = prediction.central_level(y)
+    tried = 0
+    for row, column in product(range(30), range(y.shape[1])):
+        level = float(found[row, column])
+        for shift, holds in ((-1e-4, False), (1e-4, True)):
+            if 0 < level + shift < 1 and (holds or level > 0):
+                lower, upper = (end[row, column] for end in prediction.interval(level + shift))
+                assert bool(lower <= y[row, column] <= upper) is holds
+                tried += 1
+    assert tried >= 30
 
 
 def test_intervals_hold_their_share_of_samples() -> None:

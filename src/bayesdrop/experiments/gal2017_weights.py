@@ -26,11 +26,11 @@ from bayesdrop.plots import finish_axes, new_figure
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "make_claims", "run"]
 
-#: weights are forced towards zero that are smaller than this share of those of a network without dropout
+#: weights count as forced towards zero below this share of the size that they have without dropout
 FORCED = 0.5
-#: a spread has fallen that is less than this share of what it was with the fewest rows
+#: a spread counts as fallen below this share of what it was with the fewest rows
 FALLEN = 0.5
-#: a network is as good whose root mean squared error is at most this many times another's
+#: a network counts as good as another if its RMSE is at most this many times the other's
 AS_GOOD = 1.05
 #: the rate of the networks that are trained with other length scales, and from more and fewer rows
 WATCHED = 0.2
@@ -68,7 +68,7 @@ PRESETS = {"quick": Config(sizes=(100, 1000), length_scales=(0.01, 8.0), steps=1
 
 
 def plan(config: Config) -> dict[str, dict[str, Any]]:
-    """The settings of all networks by name; some are wanted twice."""
+    """The settings of all networks by name; some have two names, and are trained once."""
 
     def fixed(p: float, *, l: float = config.length_scale, size: int = config.size) -> dict[str, Any]:
         return {"learned": False, "p": p, "length_scale": l, "size": size}
@@ -117,12 +117,12 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
 
 
 def _values(found: Found, name: str, what: str) -> Array:
-    """Of all repeats."""
+    """(repeats,) a number of every repeat; (repeats, layers) for "weights" and "rates"."""
     return np.array([piece[what] for piece in found[name]])
 
 
 def _size(found: Found, name: str) -> Array:
-    """Of the weights, for every repeat: the mean over layers."""
+    """(repeats,) size of the weights: the mean over layers."""
     size: Array = _values(found, name, "weights").mean(1)
     return size
 
@@ -150,6 +150,7 @@ def make_claims(config: Config, found: Found) -> list[Claim]:
 
 
 def _tied(config: Config, found: Found) -> Claim:
+    """Whether the spread grows with the size of the weights."""
     names = [f"l = {l:g}" for l in config.length_scales]
     sizes = [float(_size(found, name).mean()) for name in names]
     spreads = [float(_values(found, name, "spread").mean()) for name in names]

@@ -32,7 +32,7 @@ class Config:
     features: tuple[str, ...] = ("full", "processed")
     repeats: int = 40
     lambda0: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-    f: tuple[float, ...] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  #: 0 is ridge regression
+    f: tuple[float, ...] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  #: chances of dropping; 0 is ridge regression
     shown_f: float = 0.5  #: of the picture and the claim: one rate for all domains
     values: Literal["counts", "binary"] = "counts"
     tol: float = 1e-4
@@ -47,7 +47,10 @@ PRESETS = {"binary": Config(values="binary")}
 
 @lru_cache(maxsize=2)
 def reviews(domain: str, features: str, values: str) -> tuple[Any, Array]:
-    """Rows and labels of a domain: for all words the 2,000 balanced reviews, else as many as the paper's."""
+    """Features (N, P) and signs (N,) of a domain.
+
+    "full": the 2,000 balanced reviews; "processed": the 3,587 to 5,946 others, as many as the paper has.
+    """
     loaded = load_amazon(domain, "full" if features == "full" else "processed")
     X, y = (loaded.x, loaded.y) if loaded.x_more is None else (loaded.x_more, loaded.y_more)
     assert y is not None
@@ -55,7 +58,7 @@ def reviews(domain: str, features: str, values: str) -> tuple[Any, Array]:
 
 
 def piece(key: Mapping[str, Any]) -> dict[str, Any]:
-    """Test error of one split for every f and lambda0, (F, L)."""
+    """A piece, one split: test error for every f and lambda0 (F, L), shape of the features, CPU seconds."""
     # Needs scikit-learn; the list of experiments does not.
     from bayesdrop.linear import dropout_path
 
@@ -126,7 +129,10 @@ def _key(config: Config, domain: str, features: str, repeat: int) -> dict[str, A
 def _rows(
     setting: str, errors: Array, config: Config, shape: list[int]
 ) -> tuple[list[Row], tuple[float, float, Array]]:
-    """Rows of one domain and set; of dropout at the rate shown: gain, its error, where it is better."""
+    """Rows of one domain and set; then of dropout at the rate shown, beside the best ridge.
+
+    Returns: the rows; and the gain, its standard error, and at which lambda0 there is one (L,).
+    """
     count = len(errors)
     mean = errors.mean(0)
     rate = np.array(config.f)

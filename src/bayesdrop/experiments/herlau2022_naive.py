@@ -11,10 +11,10 @@ target is made of their differences, so that they must co-adapt to explain it.
 The rule is said to be for any model for which a perturbation can be defined. It is applied to a network of
 one hidden layer whose units are dropped, with Laplace's approximation at the mode.
 
-(i) is that weights of naive dropout have a larger squared error than Bayesian dropout's under a random mask,
-and less than half of their own under the masks that each observation chooses. (ii) is that fewer masks count
-than in the prior (exp of the entropy). With several data sets a difference counts from five standard errors
-on. Of the network: under a random mask, half the squared error of plain Bayes or less.
+(i) is found if weights of naive dropout have a larger squared error under a random mask than those of
+Bayesian dropout, and less than half of that under the masks that each observation chooses. (ii) is found if
+fewer masks count (exp of the entropy) than in the prior. With several data sets a difference counts from five
+standard errors on. Of the network: under a random mask, half the squared error of plain Bayes or less.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Config:
     f: float = 0.3
     num_rows: int = 20
     noise_std: float = 0.3
-    spread: float = 0.5  #: of the copies about what they are copies of
+    spread: float = 0.5  #: std of the features about the variable that they copy
     num_grid: int = 241
     num_features: int = 8
     num_sets: int = 40
@@ -100,7 +100,7 @@ class DroppedRegression:
         return -0.5 * scaled.square() - constant, self.masks[1]
 
     def log_posterior(self, kind: str, w: Tensor) -> Tensor:
-        """Of weights (..., P), up to a constant: "naive" is Eq. 3, "bayesian" Eq. 10, "plain" has f = 0."""
+        """(...) of weights (..., P), up to a constant; "naive" is Eq. 3, "bayesian" Eq. 10, "plain" f = 0."""
         model = DroppedRegression(self.x, self.y, 0.0, self.noise_std) if kind == "plain" else self
         terms, chances = model.terms(w)
         naive = kind == "naive"
@@ -108,10 +108,10 @@ class DroppedRegression:
         return rows.sum(-1) - 0.5 * w.square().sum(-1)
 
     def measures(self, w: Tensor) -> dict[str, Tensor]:
-        """Of weights (..., P): what counts of the masks if data choose them, and squared errors.
+        """Of weights (..., P): how many masks count where data choose them, and squared errors, (...) each.
 
         `count` is exp of the entropy of the masks given an observation, mean over observations; `random`
-        is the mean squared error under a mask of the prior, `chosen` under a mask of that posterior.
+        is the mean squared error under a mask of the prior, `chosen` under one of the masks' posterior.
         """
         terms, chances = self.terms(w)
         chosen = torch.softmax(terms + chances, -1)
@@ -163,7 +163,7 @@ def laplace(log_density: Callable[[Tensor], Tensor], start: Tensor) -> tuple[Ten
     return mode, covariance
 
 
-def made(config: Config, num_features: int, seed: int) -> DroppedRegression:
+def sample_data(config: Config, num_features: int, seed: int) -> DroppedRegression:
     """Features that are noisy copies of one variable, and a target of their differences in pairs."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -218,7 +218,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
 
 def _pair(config: Config) -> dict[str, Any]:
     """Two features: posteriors on a grid, exactly, and means over them."""
-    model = made(config, 2, config.seed)
+    model = sample_data(config, 2, config.seed)
     line = torch.linspace(-REACH, REACH, config.num_grid, dtype=torch.float64)
     grid = torch.cartesian_prod(line, line)
     measures = model.measures(grid)
@@ -262,7 +262,7 @@ def _piece(key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _features(config: Config) -> dict[str, Any]:
-    model = made(config, config.num_features, config.seed)
+    model = sample_data(config, config.num_features, config.seed)
     found: dict[str, Any] = {"count, bayesian": _prior_count(config.f, config.num_features)}
     for kind in KINDS:
         measures = model.measures(model.mode(kind, config.num_starts, config.seed))
@@ -395,7 +395,7 @@ def _told(shares: Mapping[str, float]) -> str:
 
 
 def draw(outcome: Outcome) -> Any:
-    """Three posteriors of two weights, then what counts and what errs with more features."""
+    """Three posteriors of two weights; below, masks that count, and squared errors."""
     arrays = outcome.arrays
     figure = new_figure(14, 7.2)
     axes = figure.subplots(2, 3)

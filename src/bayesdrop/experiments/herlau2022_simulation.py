@@ -21,7 +21,7 @@ CONDITIONS = ("default", "junk", "shift")
 TITLES = {"default": "as modelled", "junk": "junk features", "shift": "covariate shift"}
 METHODS = ("ridge", "dropout", "scaled ridge")
 RANK = 10  # of the designs
-ON_PAR = 0.02  # of the error
+ON_PAR = 0.02  # share of the error of ridge
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ def data_sets(
 
 
 def batched_fit(X: Array, y: Array, keep: float, diagonal: Array) -> Array:
-    """coef = (1 - f) mu of many data sets at once: Lambda = diag(D) + (1 - f)^2 X'X, in the smaller form.
+    """coef = (1 - f) mu of many data sets at once, Lambda = diag(D) + (1 - f)^2 X'X, in min(N, P) dimensions.
 
     Args:
         X: (B, N, P).
         y: (B, N, 1).
         keep: 1 - f.
-        diagonal: D, (B, P).
+        diagonal: D, (B, P): lambda0 + f (1 - f) diag(X'X) of dropout, lambda of ridge.
 
     Returns: (B, P, 1).
     """
@@ -89,7 +89,7 @@ def batched_fit(X: Array, y: Array, keep: float, diagonal: Array) -> Array:
 
 
 def errors_of(X: Array, y: Array, X_test: Array, y_test: Array, config: Config) -> Array:
-    """Mean square test error of every data set (B,) for every setting, in the order of `METHODS`."""
+    """(B, S) mean squared test error of every data set, for the settings of each of `METHODS` in turn."""
     squares = np.square(X).sum(1)
     size = np.sqrt(squares / X.shape[1])[:, None]
     found = []
@@ -105,7 +105,7 @@ def errors_of(X: Array, y: Array, X_test: Array, y_test: Array, config: Config) 
 
 
 def piece(key: Mapping[str, Any]) -> dict[str, Any]:
-    """Sums over the data sets of one piece: of errors, and of products of errors, for each condition."""
+    """A piece: sums over its data sets of errors (3, S) and of their products (3, S, S), by condition."""
     start = time.process_time()
     config: Config = key["config"]
     generator = np.random.default_rng([config.seed, key["features"], key["piece"]])

@@ -1,4 +1,4 @@
-"""What a network says without noise: one pass with averaged weights, as a prediction of one draw."""
+"""One pass of a network without noise, as a prediction of one draw."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def one_pass(
         x: (N, ...).
         likelihood: of its outputs.
         batch_size: rows of a pass; all if None.
+
+    Returns: a prediction with draws of shape (1, N, ...).
     """
     net.eval()
     outputs = torch.cat([net(part) for part in torch.split(x, batch_size or len(x))])

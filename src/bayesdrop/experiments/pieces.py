@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from bayesdrop.data.files import cache_folder, write_whole
-from bayesdrop.engines import Engine, LocalEngine
+from bayesdrop.engines import Engine, engine_for
 from bayesdrop.errors import must, whole_number
 from bayesdrop.experiments.record import Record
 from bayesdrop.progress import progress_bar
@@ -49,7 +49,8 @@ class PieceCache:
         processes: how many pieces `run_pieces` computes at a time.
         earlier: the records of earlier runs, whose numbers an experiment may use instead of pieces.
         engine: computes pieces instead of processes of this machine, as a Ray cluster; a piece whose worker
-            is lost is computed again.
+            is lost is computed again. If None, the engine of `bayesdrop.engines.running_on`, where there is
+            one.
 
     Attributes:
         found_seconds: what the pieces that were found took when they were computed.
@@ -84,7 +85,7 @@ class PieceCache:
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.npz"
 
     def find(self, key: Mapping[str, Any]) -> Piece | None:
-        """A finished piece; None where there is none, or none that `fresh` allows."""
+        """The finished piece of a key, or None; with `fresh`, only pieces that this cache has kept count."""
         path = self.path(key)
         if self.fresh and path not in self._made:
             return None
@@ -99,7 +100,7 @@ class PieceCache:
         return piece
 
     def keep(self, key: Mapping[str, Any], piece: Mapping[str, Any], seconds: float = 0.0) -> Piece:
-        """Write a finished piece; returns what its file gives.
+        """Write a finished piece; returns it as its file gives it.
 
         Args:
             key: of the piece.
@@ -163,7 +164,7 @@ def run_pieces(
             advance(len(indices), _brief(keys[indices[0]]))
 
         groups = list(missing.values())
-        engine = cache.engine or LocalEngine(1 if len(groups) < 2 else processes)
+        engine = cache.engine or engine_for(1 if len(groups) < 2 else processes)
         tasks = [keys[indices[0]] for indices in groups]
         for place, made in engine.run(partial(_timed, function), tasks):
             keep(groups[place], *made)
@@ -213,7 +214,7 @@ def _brief(key: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold of a key's value."""
+    """A value of a key that JSON does not know, as one that it knows."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, np.generic | Tensor) or (isinstance(value, np.ndarray) and value.size == 1):

@@ -70,7 +70,11 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
 
 
 def _asked(key: Mapping[str, Any]) -> dict[str, Any]:
-    """One model, its three answers."""
+    """A piece: a trained model, and what the three questions need.
+
+    Returns: of the U users with a known NDCG, `ndcg`, mean `spread` of the first 20 items, `length` of the
+    history, and the two shares of `_shares`, (U,) each; items found (rounds,) by each of `WAYS`.
+    """
     from bayesdrop.experiments.boluki2020_recommender.models import MODELS as TABLE
     from bayesdrop.experiments.boluki2020_recommender.trials import split_of
     from bayesdrop.metrics import ndcg_at
@@ -93,7 +97,7 @@ def _asked(key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shares(model: Any, test: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(U,) the share of a user's next choices that the first 20 items get: as expected, and as it was."""
+    """The share of a user's next choices among the 20 likeliest items: as expected, as it was; (U,) each."""
     scores = model.scores(test.seen).astype(np.float64)
     rows, columns = test.seen.pairs().T
     scores[rows, columns] = -np.inf
@@ -105,8 +109,8 @@ def _shares(model: Any, test: Any) -> tuple[NDArray[np.float64], NDArray[np.floa
     return np.take_along_axis(probs, top, 1).sum(1), np.take_along_axis(right, top, 1).sum(1) / count
 
 
-def _explored(model: Any, test: Any, key: Mapping[str, Any], way: str) -> NDArray[np.int64]:
-    """(rounds,) items that all users have taken up to the end of each round, a user on average."""
+def _explored(model: Any, test: Any, key: Mapping[str, Any], way: str) -> NDArray[np.float64]:
+    """(rounds,) items that a user has taken up to the end of each round, mean over users."""
     from scipy.sparse import csr_array
 
     from bayesdrop.recommend import Interactions
@@ -128,6 +132,7 @@ def _explored(model: Any, test: Any, key: Mapping[str, Any], way: str) -> NDArra
 
 
 def _scores(model: Any, history: Any, way: str, key: Mapping[str, Any], round_: int) -> NDArray[np.float32]:
+    """(U, items) by what the next list is made: the best guess, one draw, or mean + std over draws."""
     if way == "greedy":
         found: NDArray[np.float32] = model.scores(history).copy()
         return found
@@ -148,7 +153,7 @@ def _rank_correlation(a: NDArray[Any], b: NDArray[Any]) -> float:
 
 
 def _partial(a: NDArray[Any], b: NDArray[Any], given: NDArray[Any]) -> float:
-    """Rank correlation of a and b where a third is held fixed."""
+    """Partial rank correlation of a and b: that which is left where `given` is held fixed."""
     ab, ac, bc = _rank_correlation(a, b), _rank_correlation(a, given), _rank_correlation(b, given)
     return float((ab - ac * bc) / np.sqrt((1 - ac**2) * (1 - bc**2)))
 

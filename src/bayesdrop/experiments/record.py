@@ -22,7 +22,7 @@ __all__ = ["NotReusable", "Record", "read_record", "read_records", "write_record
 
 #: significant digits of the floats in `arrays`: a picture needs no more
 DIGITS = 6
-#: a results file is read by people and kept in the repository
+#: most characters of a results file, which people read and the repository keeps
 MOST_CHARACTERS = 2_000_000
 
 
@@ -59,8 +59,8 @@ class Record:
 def write_record(record: Record, folder: str | os.PathLike[str]) -> Path:
     """Write `<stem>.json`, whole or not at all; returns its path.
 
-    A file that has numbers is not replaced by a record that has none in their place: a run without the data
-    would wipe out one with them.
+    Raises:
+        DataNotFound: the file has numbers where the record has none, for want of data: the file stays.
     """
     text = _lines(record)
     if len(text) > MOST_CHARACTERS:
@@ -79,7 +79,7 @@ def write_record(record: Record, folder: str | os.PathLike[str]) -> Path:
 
 
 def _lost(record: Record, path: Path) -> str:
-    """What a file has numbers for and a record of the same settings does not; empty if nothing."""
+    """The settings of rows that have numbers in a file and none in a record; empty if there are none."""
     if not path.exists():
         return ""
     old = read_record(path)
@@ -134,14 +134,15 @@ def _lines(record: Record, parts: tuple[str, ...] | None = None) -> str:
         "arrays": {name: _packed(value) for name, value in outcome.arrays.items()},
     }
     lines = [
-        f"  {_dumped(name)}: {_spread(value)}"
+        f"  {_dumped(name)}: {_laid_out(value)}"
         for name, value in whole.items()
         if parts is None or name in parts
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _spread(value: Any) -> str:
+def _laid_out(value: Any) -> str:
+    """JSON with a line for every part of a dict or a list."""
     if isinstance(value, dict) and value:
         inner = [f"    {_dumped(name)}: {_dumped(part)}" for name, part in value.items()]
         return "{\n" + ",\n".join(inner) + "\n  }"
@@ -151,7 +152,7 @@ def _spread(value: Any) -> str:
 
 
 def _dumped(value: Any) -> str:
-    # Not-a-number is no JSON: arrays hold it as null, and a row cannot have it.
+    # JSON has no NaN: arrays hold it as null, and a row cannot have it.
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 

@@ -79,7 +79,7 @@ class Experiment:
 
     @property
     def revision(self) -> int:
-        """Of its pieces."""
+        """Raised by its module when pieces from before must not be used."""
         return int(getattr(self.module, "REVISION", 1))
 
     @property
@@ -136,7 +136,7 @@ def experiment_title(name: str) -> str:
 
 
 def unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
-    """The sentence for a name that is not there.
+    """The message for a name that is not known.
 
     >>> unknown("experiment", "gal2016-uci-tabel1", {"gal2016-uci-table1": ""})
     "unknown experiment 'gal2016-uci-tabel1'. Did you mean 'gal2016-uci-table1'?"

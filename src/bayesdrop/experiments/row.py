@@ -27,7 +27,7 @@ def mean_and_error(values: Any) -> tuple[float, float | None]:
 
 
 def paired(ours: Any, theirs: Any, form: str = ".2g") -> tuple[float, str]:
-    """The mean difference over runs that are paired, and it with its standard error as text.
+    """The mean of ours - theirs over paired runs, and the same as text with its standard error.
 
     >>> paired([2.0, 4.0], [1.0, 2.0])
     (1.5, '+1.5 +- 0.5')
@@ -37,7 +37,7 @@ def paired(ours: Any, theirs: Any, form: str = ".2g") -> tuple[float, str]:
 
 
 def listed(values: Iterable[float], form: str = ".3f", between: str = ", ") -> str:
-    """Numbers in a sentence.
+    """Numbers as text, for a sentence.
 
     >>> listed([0.5, 0.25], ".2f")
     '0.50, 0.25'
@@ -48,7 +48,7 @@ def listed(values: Iterable[float], form: str = ".3f", between: str = ", ") -> s
 def told(
     numbers: Mapping[str, float], form: str = ".2f", *, behind: bool = False, between: str = ", "
 ) -> str:
-    """Numbers with their names in a sentence, the name before or, in brackets, behind.
+    """Named numbers as text, for a sentence: the name before the number or, in brackets, behind it.
 
     >>> told({"a": 0.5, "b": 0.25}), told({"a": 0.5}, behind=True)
     ('a 0.50, b 0.25', '0.50 (a)')
@@ -93,7 +93,7 @@ class Row:
         Args:
             setting: of the row.
             metric: of the row.
-            values: a number for every run; none is "not run".
+            values: a number for every run; an empty list is "not run".
             paper: of the row.
             note: of the row.
         """
@@ -107,8 +107,8 @@ class Claim:
 
     text: str  #: what the paper says
     measured: str  #: what was measured, with its numbers
-    holds: bool  #: whether that bears the paper out
-    correction: str = ""  #: what to say instead, where it does not; or to be precise, where it does
+    holds: bool  #: whether `measured` agrees with `text`
+    correction: str = ""  #: what is said instead where it does not hold, or "to be precise" where it does
     otherwise: InitVar[str] = ""  #: the correction of a claim that does not hold, and of no other
 
     def __post_init__(self, otherwise: str) -> None:

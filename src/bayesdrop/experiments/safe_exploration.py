@@ -72,6 +72,8 @@ def moved(state: Tensor, action: Tensor) -> Tensor:
     Args:
         state: (N, 2) x and y.
         action: (N, 2).
+
+    Returns: the next state, (N, 2).
     """
     wind = 0.1 + 0.05 * (state[:, 1:] + 2)
     gone = state + action + torch.cat([wind, torch.zeros_like(wind)], 1)
@@ -88,7 +90,7 @@ def _data(config: Config, seed: int) -> Transitions:
     return Transitions(states, actions, moved(states, actions) + noise)
 
 
-def _progress(states: Tensor) -> Tensor:
+def _reward(states: Tensor) -> Tensor:
     """The reward of a state: how far the cart has come."""
     return states[..., 0]
 
@@ -143,7 +145,7 @@ def _piece(config: Config, key: Mapping[str, Any]) -> dict[str, Any]:
     seed, kappa = int(key["seed"]), float(key["caution"])
     model = _model(config, seed)
     control = MPC(
-        model, _progress, horizon=config.horizon, limit=LIMIT, particles=config.particles,
+        model, _reward, horizon=config.horizon, limit=LIMIT, particles=config.particles,
         samples=config.samples, elites=max(2, config.samples // 8), iterations=3, first_iterations=10,
         restarts=1, std=LIMIT, caution=kappa, seed=seed,
     )  # fmt: skip
@@ -172,7 +174,7 @@ def _piece(config: Config, key: Mapping[str, Any]) -> dict[str, Any]:
 
 @torch.no_grad()
 def _spread(model: DynamicsModel, seed: int, num_draws: int = 50) -> tuple[Tensor, Tensor]:
-    """Heights y, and the standard deviation over draws of the step that follows, in length."""
+    """(41,) heights y; (41,) std over draws of where a cart at (0, y) is after a step without an action."""
     heights = torch.linspace(-2, 2, 41)
     states = torch.stack([torch.zeros_like(heights), heights], 1)
     functions = HeldFunctions(model, seed=seed, index=range(num_draws), means_only=True)

@@ -45,6 +45,7 @@ def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def _read(name: str, text: str, hint: Any) -> Any:
+    """A text as a value of a field's type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if type(None) in arguments and text.lower() == "none":

@@ -29,6 +29,7 @@ from bayesdrop.experiments.settings import picked
 from bayesdrop.layers import BernoulliDropout, ConcreteDropout
 from bayesdrop.models import mlp
 from bayesdrop.plots import finish_axes, new_figure, plot_runs
+from bayesdrop.randomness import random_state_kept
 
 __all__ = ["SMOKE", "Config", "draw", "run"]
 
@@ -111,16 +112,19 @@ def _problem(name: str) -> Any:
 
 def _network(key: Mapping[str, Any], features: int, arms: int) -> nn.Sequential:
     layers: dict[str, Any] = {BANDITS[0]: BernoulliDropout, BANDITS[1]: ConcreteDropout}
-    torch.manual_seed(key["seed"])
-    if key["bandit"] in layers:
-        return mlp(features, (key["hidden"],) * 2, arms, p=key["p"], input_p=0.0, layer=layers[key["bandit"]])
-    # Without dropout, so that nothing but their own exploration tells the others apart.
-    h = key["hidden"]
-    return nn.Sequential(nn.Linear(features, h), nn.ReLU(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, arms))
+    h, layer = key["hidden"], layers.get(key["bandit"])
+    with random_state_kept():
+        torch.manual_seed(key["seed"])
+        if layer is not None:
+            return mlp(features, (h, h), arms, p=key["p"], input_p=0.0, layer=layer)
+        # Without dropout, so that nothing but their own exploration tells the others apart.
+        return nn.Sequential(
+            nn.Linear(features, h), nn.ReLU(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, arms)
+        )
 
 
 def _played(key: Mapping[str, Any]) -> dict[str, Any]:
-    """Regret after every round, in per cent of the regret of chance on the same contexts."""
+    """A piece: (rounds,) cumulative regret in per cent of that of chance over all contexts; `contexts`."""
     from bayesdrop.control.bandit_problems import play
     from bayesdrop.control.bandits import EpsilonGreedyBandit, ThompsonBandit, UniformBandit
     from bayesdrop.control.neural_linear import NeuralLinear

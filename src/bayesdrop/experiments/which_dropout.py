@@ -38,10 +38,11 @@ from bayesdrop.models import mlp
 from bayesdrop.objectives import NegativeELBO
 from bayesdrop.plots import finish_axes, new_figure, plot_estimates
 from bayesdrop.predict import predict
+from bayesdrop.randomness import random_state_kept
 
 __all__ = ["SMOKE", "Config", "draw", "run"]
 
-#: name -> (layer, options); learned rates start at 0.1
+#: name -> layer, p, options; a learned p starts there
 KINDS: dict[str, tuple[type[nn.Module], float, dict[str, Any]]] = {
     "Bernoulli 0.05": (BernoulliDropout, 0.05, {}),
     "Bernoulli 0.2": (BernoulliDropout, 0.2, {}),
@@ -59,7 +60,7 @@ METRICS = ("RMSE", "log-likelihood (nats)", "95 % coverage", "calibration error"
 
 @dataclass(frozen=True)
 class Config:
-    """The comparison."""
+    """All that the numbers depend on."""
 
     datasets: tuple[str, ...] = ("boston", "concrete", "energy")
     splits: int = 5
@@ -114,14 +115,19 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
 
 
 def train_and_score(key: Mapping[str, Any]) -> dict[str, Any]:
-    """One network, and its scores on the test rows in the target's own units."""
+    """A piece: one network, trained and scored.
+
+    Returns: by kind, scores in the order of `METRICS`, on test rows and in the target's units; CPU seconds of
+    training; mean rates by layer.
+    """
     start = time.process_time()
     split = load_uci(key["dataset"]).split(key["split"], dtype=torch.float32)
     layer, p, options = KINDS[key["kind"]]
     if layer is not VariationalGaussianDropout:
         options = {"length_scale": key["length_scale"], **options}
-    torch.manual_seed(key["split"])
-    model = mlp(split.x_train.shape[1], (50, 50), 1, p=p, layer=layer, **options)
+    with random_state_kept():
+        torch.manual_seed(key["split"])
+        model = mlp(split.x_train.shape[1], (50, 50), 1, p=p, layer=layer, **options)
     likelihood = Gaussian(0.5, noise="learned")
     objective = NegativeELBO(likelihood, num_data=len(split.x_train))
     fit(

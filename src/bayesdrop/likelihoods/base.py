@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from bayesdrop.likelihoods.mixture import crossing
 
 __all__ = ["ClassLikelihood", "ConstantNoise", "Likelihood", "NumberLikelihood"]
 
@@ -41,6 +44,28 @@ class NumberLikelihood(Likelihood):
     @abstractmethod
     def quantile(self, output: Tensor, q: float) -> Tensor:
         """The value that y stays below with chance q, element by element."""
+
+    def mixture_quantiles(self, outputs: Tensor, levels: Sequence[float]) -> Tensor:
+        """For each level q the v with (1/T) sum_t P(y <= v | f_t) = q, in double precision.
+
+        Args:
+            outputs: (T, N, ...), the f_t.
+            levels: each in (0, 1).
+
+        Returns: (len(levels), N, D).
+        """
+        # In double precision: single has no number between 1 - 6e-8 and 1, as 1 - 1e-9 is.
+        outputs = outputs.to(torch.float64)
+        return torch.stack([self._mixture_quantile(outputs, q) for q in levels])
+
+    def _mixture_quantile(self, outputs: Tensor, q: float) -> Tensor:
+        # The mixture's quantile lies between the smallest and the largest of its components' quantiles.
+        ends = self.quantile(outputs, q)
+        lower, upper = ends.amin(0), ends.amax(0)
+        # Where much of the probability is at one value, as at a bound, that may be the quantile.
+        upper = torch.where(self.cdf(outputs, lower).mean(0) >= q, lower, upper)
+        lower, upper = crossing(lambda value: self.cdf(outputs, value).mean(0) - q, lower, upper)
+        return self.settled(0.5 * (lower + upper))
 
     def settled(self, value: Tensor) -> Tensor:
         """What a number near `value` must be to be one that y can have: itself, unless y is whole or ends."""

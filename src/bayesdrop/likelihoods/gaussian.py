@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from bayesdrop.errors import is_one_of, must, must_be_tensor, real_number, real_numbers, whole_number
 from bayesdrop.likelihoods.base import ConstantNoise
+from bayesdrop.likelihoods.mixture import normal_mixture_quantiles
 
 __all__ = ["Gaussian", "check_targets", "gaussian_log_prob", "normal_cdf", "normal_quantile"]
 
@@ -134,6 +136,11 @@ class Gaussian(ConstantNoise):
     def quantile(self, output: Tensor, q: float) -> Tensor:
         """The value that y stays below with chance q, element by element."""
         return output + self._log_std(output).exp() * normal_quantile(q)
+
+    def mixture_quantiles(self, outputs: Tensor, levels: Sequence[float]) -> Tensor:
+        """See `NumberLikelihood`."""
+        std = self._log_std(outputs).exp()
+        return normal_mixture_quantiles(outputs, std, levels)
 
     def m_step(self, squared_error: Tensor, num_data: int) -> None:
         """Set the precision to the mode of its posterior, given expected squared errors.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from bayesdrop.errors import must, must_be_tensor
 from bayesdrop.likelihoods.base import NumberLikelihood
 from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob, normal_cdf, normal_quantile
+from bayesdrop.likelihoods.mixture import normal_mixture_quantiles
 
 __all__ = ["HeteroscedasticGaussian"]
 
@@ -57,3 +60,8 @@ class HeteroscedasticGaussian(NumberLikelihood):
         """The value that y stays below with chance q, element by element."""
         mean, log_variance = self.split(output)
         return mean + (0.5 * log_variance).exp() * normal_quantile(q)
+
+    def mixture_quantiles(self, outputs: Tensor, levels: Sequence[float]) -> Tensor:
+        """See `NumberLikelihood`."""
+        mean, log_variance = self.split(outputs.to(torch.float64))
+        return normal_mixture_quantiles(mean, (0.5 * log_variance).exp(), levels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from bayesdrop.errors import is_one_of, must, must_be_flag, must_be_tensor, real_number
 from bayesdrop.likelihoods.base import NumberLikelihood
 from bayesdrop.likelihoods.gaussian import check_targets, normal_quantile
+from bayesdrop.likelihoods.mixture import normal_mixture_quantiles
 
 __all__ = ["Warp", "WarpedGaussian"]
 
@@ -227,6 +229,13 @@ class WarpedGaussian(NumberLikelihood):
         """The value that y stays below with chance q, element by element."""
         mean, log_variance = self.split(output)
         return self.settled(self.warp.inverse(mean + (0.5 * log_variance).exp() * normal_quantile(q)))
+
+    def mixture_quantiles(self, outputs: Tensor, levels: Sequence[float]) -> Tensor:
+        """See `NumberLikelihood`."""
+        mean, log_variance = self.split(outputs.to(torch.float64))
+        found = normal_mixture_quantiles(mean, (0.5 * log_variance).exp(), levels)
+        # Of a map that rises: the quantile of what it makes is what it makes of the quantile.
+        return self.settled(self.warp.inverse(found))
 
     def settled(self, value: Tensor) -> Tensor:
         """See `NumberLikelihood`."""

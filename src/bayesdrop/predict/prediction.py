@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,9 +33,6 @@ from bayesdrop.likelihoods.gaussian import check_targets, gaussian_log_prob, nor
 from bayesdrop.predict.statistics import ClassStatistics, DrawStatistics, Statistics, draw_covariance
 
 __all__ = ["Prediction", "frozen_copy"]
-
-#: steps towards a quantile, at most; a dozen are usual
-_MOST_STEPS = 90
 
 
 @dataclass(frozen=True)
@@ -308,8 +305,8 @@ class Prediction:
         if likelihood is None:
             return torch.from_numpy(np.quantile(draws.numpy(), levels.numpy(), axis=0)).to(self.mean.dtype)
         with torch.no_grad():
-            rows = [_mixture_quantile(likelihood, draws, float(level)) for level in levels.reshape(-1)]
-        return torch.stack(rows) if levels.dim() else rows[0]
+            found = likelihood.mixture_quantiles(draws, levels.reshape(-1).tolist()).to(draws.dtype)
+        return found if levels.dim() else found[0]
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(target <= y) under the predictive distribution, output by output. Shape (N, D), double.
@@ -329,6 +326,15 @@ class Prediction:
         # In double precision, as in `quantile`: single has no number between 1 - 6e-8 and 1.
         with torch.no_grad():
             return likelihood.cdf(draws.to(torch.float64), y.to(torch.float64)).mean(0)
+
+    def central_level(self, y: Tensor) -> Tensor:
+        """Probability of the narrowest central interval that holds y, output by output. Shape (N, D), double.
+
+        max(1 - 2 F(y), 2 F(y-) - 1, 0), with F(y-) = P(target < y): |2 F(y) - 1| where the target is
+        continuous. A whole number is held as soon as an interval reaches any of its probability.
+        """
+        at, before = self.cdf(y), self.cdf(torch.nextafter(y.double(), y.new_tensor(-math.inf).double()))
+        return torch.maximum(1 - 2 * at, 2 * before - 1).clamp_min(0)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Lower and upper end, each (N, D), of the central interval that has the probability `level`."""
@@ -468,63 +474,3 @@ def frozen_copy(likelihood: Likelihood | None) -> Likelihood | None:
     if likelihood is None:
         return None
     return copy.deepcopy(likelihood).requires_grad_(False).eval().cpu()
-
-
-def _crossing(rising: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """Close ends around the points where functions that rise from `lower` to `upper` reach zero.
-
-    Chandrupatla's method, element by element: inverse quadratic interpolation where three values fit one, and
-    halves elsewhere. Where a function jumps over zero, the ends lie on both sides of the jump.
-
-    Reference: Chandrupatla (1997), Advances in Engineering Software 28.
-    """
-    a, b = lower, upper
-    at_a, at_b = rising(a), rising(b)
-    share = torch.full_like(a, 0.5)
-    active = torch.ones_like(a, dtype=torch.bool)
-    small = 4e-16 * torch.maximum(a.abs(), b.abs()) + 1e-15 * (b - a).abs() + torch.finfo(a.dtype).tiny
-    for _ in range(_MOST_STEPS):
-        x = a + share * (b - a)
-        at_x = rising(x)
-        same = (at_x < 0) == (at_a < 0)
-        c, at_c = torch.where(same, a, b), torch.where(same, at_a, at_b)
-        # What is found stays where it is, so that no element depends on how long the others take.
-        b, at_b = torch.where(active & ~same, a, b), torch.where(active & ~same, at_a, at_b)
-        a, at_a = torch.where(active, x, a), torch.where(active, at_x, at_a)
-        b, at_b = torch.where(at_a == 0, a, b), torch.where(at_a == 0, at_a, at_b)
-        active = active & ((b - a).abs() > 2 * small)
-        if not bool(active.any()):
-            break
-        place, height = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
-        fits = (height.square() < place) & ((1 - height).square() < 1 - place)
-        guess = at_a / (at_b - at_a) * at_c / (at_b - at_c)
-        guess = guess + (c - a) / (b - a) * at_a / (at_c - at_a) * at_b / (at_c - at_b)
-        # At least a little inside: a step that hits the end would never move the other.
-        least = (small / (b - a).abs()).clamp_max(0.5)
-        guess = torch.minimum(torch.maximum(guess, least), 1 - least)
-        share = torch.where(fits & guess.isfinite(), guess, 0.5)
-    return torch.minimum(a, b), torch.maximum(a, b)
-
-
-def _mixture_quantile(likelihood: NumberLikelihood, draws: Tensor, q: float) -> Tensor:
-    """The v with (1/T) sum_t P(y <= v | f_t) = q, to the last bits of the dtype.
-
-    Args:
-        likelihood: gives quantile and distribution function of y for every draw.
-        draws: (T, N, ...) raw outputs.
-        q: in (0, 1).
-
-    Returns: (N, D).
-    """
-    # In double precision: single has no number between 1 - 6e-8 and 1, which a quantile of 1 - 1e-9 needs.
-    dtype, draws = draws.dtype, draws.to(torch.float64)
-    lower: Tensor
-    upper: Tensor
-    # The mixture's quantile lies between the smallest and the largest of its components' quantiles.
-    ends = likelihood.quantile(draws, q)
-    lower, upper = ends.amin(0), ends.amax(0)
-    # Where much of the probability is at one value, as at a bound, that may be the quantile.
-    upper = torch.where(likelihood.cdf(draws, lower).mean(0) >= q, lower, upper)
-    lower, upper = _crossing(lambda value: likelihood.cdf(draws, value).mean(0) - q, lower, upper)
-    value: Tensor = likelihood.settled(0.5 * (lower + upper))
-    return value.to(dtype)

@@ -55,7 +55,7 @@ class Mixture:
             units and how many of its blocks were picked.
         start: the start of the table, if any network has it among its inputs; not written to files.
         shares: (n, D) of rows that were held out: the probability of the narrowest central interval that
-            reaches the target. They set intervals. None where no row was held out.
+            holds the target. They set intervals. None where no row was held out.
     """
 
     components: tuple[Component, ...]

@@ -6,14 +6,15 @@ that was fitted to all rows, and sets its intervals.
 
 **Why intervals hold.** Let F_i be the predictive distribution of row i by the networks that held it out, and
 
-    s_i = |2 F_i(y_i) - 1|
+    s_i = max(1 - 2 F_i(y_i), 2 F_i(y_i -) - 1, 0)
 
-the probability of the narrowest central interval that reaches its target. If F_i did not depend on row i at
-all, and a new row n + 1 had its own F made in the same way, then s_1, ..., s_n+1 would be exchangeable: s_n+1
-is at most the ceil((n + 1) level)-th smallest of the others with a chance of at least `level`. A central
-interval of that probability then holds y_n+1 as often. This is conformal prediction with the score s, and it
-moves the level of the quantiles that are taken and nothing else: intervals stay quantiles of one
-distribution, grow with their level, and follow its skewness and its spread.
+the probability of the narrowest central interval that holds its target: |2 F_i(y_i) - 1| for continuous
+targets, and less for whole numbers, each of which has a probability of its own. If F_i did not depend on
+row i at all, and a new row n + 1 had its own F made in the same way, then s_1, ..., s_n+1 would be
+exchangeable: s_n+1 is at most the ceil((n + 1) level)-th smallest of the others with a chance of at least
+`level`. A central interval of that probability then holds y_n+1 as often. This is conformal prediction with
+the score s, and it moves the level of the quantiles that are taken and nothing else: intervals stay quantiles
+of one distribution, grow with their level, and follow its skewness and its spread.
 
 Two things are only nearly so, as with all cross-validation. A new row is predicted by all networks, and not
 by those of one fold: its prediction is a little better, and intervals a little wide. And a few numbers (which
@@ -106,7 +107,7 @@ def _draws(mixture: Mixture, x: Array, rows: Places, held: list[Places], count: 
 
 
 def central_shares(mixture: Mixture, x: Array, y: Array, *, groups: NDArray[np.int64] | None = None) -> Array:
-    """(n, D) the probability of the narrowest central interval that reaches the target, out of fold.
+    """(n, D) the probability of the narrowest central interval that holds the target, out of fold.
 
     Args:
         mixture: of numbers.
@@ -117,8 +118,7 @@ def central_shares(mixture: Mixture, x: Array, y: Array, *, groups: NDArray[np.i
     """
     places, shares = [np.empty(0, np.int64)], [np.empty((0, y.shape[1]))]
     for rows, prediction in out_of_fold(mixture, x):
-        below = prediction.cdf(torch.from_numpy(y[rows])).numpy()
-        shares.append(np.abs(2 * below - 1))
+        shares.append(prediction.central_level(torch.from_numpy(y[rows])).numpy())
         places.append(rows)
     found, at = np.concatenate(shares), np.concatenate(places)
     if groups is None:

@@ -192,7 +192,7 @@ def fit_table(
         kept = _training_rows(x, _places(y, schema), numbers, options)
     held_out = ranked({name: judged.scores[name] for name in SCORES[schema.task]}, tried.reasons.any)
     held_out["loss"] = judged.loss
-    if share is not None and not judged.classes:
+    if share is not None and judged.shares is not None:
         held_out["shares"] = judged.shares
     about = {
         "rows": rows,

@@ -76,7 +76,7 @@ def scores_of(
     intervals: Intervals | None = None,
     **drawing: Any,
 ) -> dict[str, Array]:
-    """`row_scores` of all rows; with targets also their "log_prob" and, of numbers, "rank", see `Judged`.
+    """`row_scores` of all rows; with targets also their "log_prob" and, of numbers, "rank" and "share".
 
     Args:
         estimator: a fitted DropoutRegressor or DropoutClassifier.
@@ -99,13 +99,16 @@ def scores_of(
 
 
 def _target_scores(prediction: Prediction, y: NDArray[Any]) -> dict[str, Array]:
-    """The "log_prob" of targets, and the "rank" of numbers."""
+    """The "log_prob" of targets, and the "rank" and "share" of numbers, as `Judged` has them."""
     target = torch.from_numpy(y)
     if isinstance(prediction.likelihood, Categorical):
         return {"log_prob": prediction.log_prob(target).double().numpy()}
     target = target[:, None]
-    rank = prediction.cdf(target).numpy()[:, 0]
-    return {"log_prob": prediction.log_prob(target).double().numpy(), "rank": rank}
+    rank, share = (
+        found.numpy()[:, 0] for found in (prediction.cdf(target), prediction.central_level(target))
+    )
+    share = np.where(np.isfinite(share), share, 1.0)
+    return {"log_prob": prediction.log_prob(target).double().numpy(), "rank": rank, "share": share}
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +117,7 @@ class Intervals:
 
     Attributes:
         level: coverage.
-        shares: (n,) of held-out rows: the probability of the narrowest central interval that reaches the
+        shares: (n,) of held-out rows: the probability of the narrowest central interval that holds the
             target; those of the estimator's own networks, out of fold, if None.
         scaled: (n,) |y - mean| / std of held-out rows, in models of earlier versions: intervals are then mean
             plus and minus a multiple of std.
@@ -152,12 +155,14 @@ class Judged:
         scores: by name, as `row_scores` gives them; "lower" and "upper" besides for numbers.
         log_prob: (N,) log density, or log-probability, of the targets.
         rank: (N,) F(y), the predictive distribution function at the target; None for labels.
+        shares: (N,) the probability of the narrowest central interval that holds the target; None for labels.
     """
 
     target: NDArray[Any]
     scores: dict[str, Array]
     log_prob: Array
     rank: Array | None
+    shares: Array | None = None
 
     @property
     def classes(self) -> bool:
@@ -173,12 +178,15 @@ class Judged:
         squared: Array = (self.target - self.scores["mean"]) ** 2
         return squared
 
-    @property
-    def shares(self) -> Array:
-        """(N,) |2 F(y) - 1|: the probability of the narrowest central interval that reaches the target."""
-        if self.rank is None:
-            return np.empty(0)
-        return np.where(np.isfinite(self.rank), np.abs(2 * self.rank - 1), 1.0)
+    def of_rows(self, rows: NDArray[np.int64]) -> Judged:
+        """Some of the rows, in the order of `rows`.
+
+        Args:
+            rows: places.
+        """
+        scores = {name: values[rows] for name, values in self.scores.items()}
+        rank, shares = (None if one is None else one[rows] for one in (self.rank, self.shares))
+        return Judged(self.target[rows], scores, self.log_prob[rows], rank, shares)
 
     @property
     def covered(self) -> Flags:
@@ -213,7 +221,7 @@ def judge(
         level: coverage of the intervals.
     """
     scores = scores_of(estimator, x, y, intervals=intervals)
-    judged = Judged(y, scores, scores.pop("log_prob"), scores.pop("rank", None))
+    judged = _judged(y, scores)
     if not judged.classes and intervals is None:
         _by_halves(judged, estimator, _with_places(estimator.predictions(x)), level)
     return judged
@@ -233,13 +241,11 @@ def judge_out_of_fold(estimator: Any, y: NDArray[Any], *, level: float) -> tuple
     rows = np.concatenate([places for places, _ in found])
     parts = [row_scores(one) | _target_scores(one, y[places]) for places, one in found]
     scores = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    judged = Judged(y[rows], scores, scores.pop("log_prob"), scores.pop("rank", None))
+    judged = _judged(y[rows], scores)
     if not judged.classes:
         _by_halves(judged, estimator, _with_places(one for _, one in found), level)
     order = np.argsort(rows)
-    ordered = {name: values[order] for name, values in judged.scores.items()}
-    rank = None if judged.rank is None else judged.rank[order]
-    return rows[order], Judged(judged.target[order], ordered, judged.log_prob[order], rank)
+    return rows[order], judged.of_rows(order)
 
 
 def _with_places(predictions: Iterable[Prediction]) -> Iterator[tuple[slice, Prediction]]:
@@ -250,11 +256,18 @@ def _with_places(predictions: Iterable[Prediction]) -> Iterator[tuple[slice, Pre
         done += len(prediction)
 
 
+def _judged(y: NDArray[Any], scores: dict[str, Array]) -> Judged:
+    """`Judged` of what `scores_of` says about rows; the scores of targets are taken out of `scores`."""
+    log_prob = scores.pop("log_prob")
+    return Judged(y, scores, log_prob, scores.pop("rank", None), scores.pop("share", None))
+
+
 def _by_halves(
     judged: Judged, estimator: Any, predictions: Iterable[tuple[slice, Prediction]], level: float
 ) -> None:
     """Add "lower" and "upper", each half's set by the other half: no row helps to set its own interval."""
     half = np.random.default_rng(1).permutation(len(judged.target)) % 2 == 0
+    assert judged.shares is not None
     makers = [Intervals(level, judged.shares[~part]) for part in (half, ~half)]
     lower, upper = np.empty(len(half)), np.empty(len(half))
     for where, prediction in predictions:

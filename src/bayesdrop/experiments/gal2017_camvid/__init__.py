@@ -33,11 +33,11 @@ class Config(Scale):
 
     epochs: int = 16  #: of each method
     p: float = 0.2  #: of dropout, and where Concrete rates start
-    starts: tuple[float, ...] = (0.05, 0.5)  #: where they start besides, to see where they end
+    starts: tuple[float, ...] = (0.05, 0.5)  #: other starts of Concrete rates, to see whether they end alike
     start_epochs: int = 8  #: of those runs
-    elementwise: bool = True  #: noise for every pixel of its own, or for whole channels
-    weight_regularizer: float = 1e-8
-    dropout_regularizer: float = 0.01  #: over N H W
+    elementwise: bool = True  #: noise of its own for every pixel; else for whole channels
+    weight_regularizer: float = 1e-8  #: of the sum of squared weights
+    dropout_regularizer: float = 0.01  #: divided by N H W: training frames, and pixels of one
     maps: int = 2  #: test frames whose maps are drawn
 
 

@@ -13,6 +13,7 @@ from bayesdrop.experiments.row import Claim, Row, mean_and_error, paired, told
 
 __all__ = ["make_claims", "make_notes", "make_rows"]
 
+#: by method, a piece for every seed
 Found = Mapping[str, Sequence[Mapping[str, Any]]]
 #: what is measured -> name in the table, factor
 METRICS = {
@@ -29,10 +30,10 @@ VARIANTS = {
     ("concrete", "single"): ("Concrete", 67.2),
     ("concrete", "draws"): ("Concrete, MC", 67.4),
 }
-#: of figure 8, by place in the order of the layers: of how many, counted from 0
+#: the layers of figure 8, in the order in which a frame passes them
 FIGURE_8 = ("first", "second", "middle", "last but one", "last")
-#: fixed before the run: points of IoU that learned rates may be behind, and how far apart rates that started
-#: elsewhere may end, on average
+#: thresholds, fixed before the run: by how many points of IoU learned rates may be behind, and how far apart
+#: rates from different starts may end, on average
 POINTS, APART = 1.0, 0.1
 
 

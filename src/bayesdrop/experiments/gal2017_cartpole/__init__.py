@@ -2,7 +2,7 @@
 
 A pole hangs from a cart; an agent that pushes the cart for 25 steps of 0.1 s has to swing it up and hold it.
 After every trial a network with dropout learns from all data so far how the world moves, and a policy is
-searched for in that network, every particle in a function of its own that is held over the whole episode.
+searched for in episodes that the network imagines, each with a draw of its own that is held to the end.
 With Concrete dropout the drop rates, and with them the epistemic uncertainty, fall as data come in; a fixed
 rate stays as unsure as it was.
 
@@ -39,8 +39,8 @@ class Config:
     seeds: int = 5
     trials: int = 25  #: of Concrete dropout
     short_trials: int = 10  #: of fixed and scheduled rates
-    other_trials: int = 8  #: of control without a policy and of the published search
-    starts: int = 40  #: by which a policy is measured
+    other_trials: int = 8  #: of MPC and of the published search
+    starts: int = 40  #: of the real episodes that a policy is measured by
     horizon: int = 25
     width: int = 200
     first_steps: int = 800  #: of training after the first trial
@@ -52,7 +52,7 @@ class Config:
     keep: int = 2  #: policies that go on to the next search
     plan_samples: int = 100
     plan_iterations: int = 25
-    plan_below: float = 13.0  #: an incumbent that is expected to return as much is improved without new plans
+    plan_below: float = 13.0  #: the search makes new plans if the expected return of the best policy is below
     num_draws: int = 100
     seed: int = 0
 

@@ -31,21 +31,26 @@ from bayesdrop.predict import predict
 __all__ = ["OUTPUTS", "learn", "scheduled_p"]
 
 OUTPUTS = ("x", "x'", "theta", "theta'")
-LIMIT = 10.0
+LIMIT = 10.0  #: largest force on the cart, in newtons
 STATE_SCALE = (1.0, 3.0, 6.0, 0.7, 0.7)  #: x, x', theta', sin theta, cos theta
 ACTION_SCALE = 6.0
 OUTPUT_SCALE = (0.2, 1.0, 0.5, 3.0)
-#: the first starts by which all policies are measured; no other world has them
+#: seed of the first episode that policies are measured by; those that an agent learns from are below
 MEASURED_FROM = 1_000_000
 
 
 def scheduled_p(trial: int) -> float:
-    """The rate by hand: 0.1 / trial, as the data are trial times those of the first."""
+    """The rate that is set by hand: 0.1 / trial, as there are `trial` times the data of the first trial."""
     return 0.1 / trial
 
 
 def learn(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A piece: what was reached and how sure the model was, after every trial."""
+    """A piece: what was reached and how sure the model was, after every trial.
+
+    Returns: `rewards` (trials,) of the trials' own episodes; `means` (trials,) over many starts, NaN where
+    there is no policy; `rates` (trials, 3), `epistemic` (trials, 4) and `rmse` (trials,) of the model; for
+    some trials, as the second, "fan 2": that episode in draws of the model, and "real 2": as it was.
+    """
     return _Agent(key).learn()
 
 
@@ -155,7 +160,7 @@ class _Agent:
         )
 
     def _remember(self, seen: Tensor, actions: Tensor) -> None:
-        """One in eight transitions is kept from training, to be asked about."""
+        """Add an episode to the data; one in eight transitions is held out, to measure the model by."""
         episode = Transitions.of_episode(seen, actions)
         order = torch.from_numpy(self.random.permutation(len(episode)))
         aside = max(len(episode) // 8, 1)
@@ -172,7 +177,7 @@ class _Agent:
         fit_dynamics(self.model, data, steps=steps, seed=1000 * self.seed + trial)
 
     def _objective(self, trial: int) -> Callable[[Tensor], Tensor]:
-        """The reward and, so that it is felt at hanging too, some of a wider one: less after three trials."""
+        """The reward and some of a wider one, which reaches the hanging pole: less after three trials."""
         weight = 0.5 if trial <= 3 else 0.1
         return lambda state: cart_pole_reward(state) + weight * cart_pole_reward(state, width=0.8)
 
@@ -217,7 +222,7 @@ class _Agent:
         }
 
     def _fan(self, start: Tensor) -> np.ndarray[Any, Any]:
-        """What the model, which has not seen this episode, says of it: functions (20, H + 1, 4)."""
+        """(20, H + 1, 4) the episode in 20 draws of the model, which has not been trained on it yet."""
         assert self.policy is not None
         simulator = Simulator(
             self.model, particles=20, horizon=self.horizon, seed=self.seed + 77, noise=False

@@ -26,7 +26,7 @@ Found = Mapping[str, Mapping[str, np.ndarray[Any, Any]]]
 
 
 def last_means(found: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """The mean over the starts of the last trials' policies, of every seed."""
+    """(seeds,) mean reward of the last trials' policies over all starts."""
     means: np.ndarray[Any, Any] = found["means"][:, 1:][:, -LAST:].mean(1)
     return means
 
@@ -42,7 +42,7 @@ def make_rows(config: Config, found: Found) -> Iterator[Row]:
             yield Row.of_runs(title, metric, last_means(own), paper=paper)
             worst = last_means(own).min()
             yield Row(title, f"{metric}, worst seed", None, worst)
-            # At the same age, where an agent has gone on for longer than others.
+            # Agents that went on for longer are shown at the age of the others, too.
             if trials > 10:
                 early = own["means"][:, 5:10].mean(1)
                 metric = f"reward, mean of {config.starts} starts, trials 6 to 10"
@@ -80,7 +80,7 @@ def make_claims(config: Config, found: Found) -> Iterator[Claim]:
         yield from _falls(title, own)
     for name in ("fixed", "scheduled"):
         if name in found:
-            yield _stays(name, found[name])
+            yield _fixed_or_scheduled(name, found[name])
     if "mpc" in found:
         best = found["mpc"]["rewards"].max(1)
         when = [_first_above(row, MPC_ENOUGH) for row in found["mpc"]["rewards"]]
@@ -128,7 +128,7 @@ def make_notes(config: Config) -> list[str]:
 
 
 def _falls(title: str, own: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[Claim]:
-
+    """Rates and epistemic uncertainty with Concrete dropout."""
     for what, names, text in (
         ("rates", LAYERS, "Fig. 9a-c: the drop rates fall as data come in"),
         ("epistemic", OUTPUTS, "Fig. 9d-g: the epistemic uncertainty falls as data come in"),
@@ -145,7 +145,8 @@ def _falls(title: str, own: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[Clai
         )
 
 
-def _stays(name: str, own: Mapping[str, np.ndarray[Any, Any]]) -> Claim:
+def _fixed_or_scheduled(name: str, own: Mapping[str, np.ndarray[Any, Any]]) -> Claim:
+    """Epistemic uncertainty stays where the rate is fixed, and falls where it is set to fall."""
     late = min(10, own["epistemic"].shape[1])
     first, then = own["epistemic"][:, 0].mean(0), own["epistemic"][:, late - 1].mean(0)
     ratio = float((then / first).mean())

@@ -5,9 +5,9 @@ its drop rates from 50,000 digits (fig. 5: from fewer; fig. 6: with other widths
 length scales). The prior length scale is l sqrt(K_in), and the N of the objective is the number of digits
 that the network is trained on.
 
-The default trains for 25 epochs, and for 10 in the scans, along a cosine, at a learning rate of the rates
-that is ten times that of the weights, once. The preset "wide" trains every network three times, and scans the
-length scales at the paper's width too; the preset "paper" has the 500 epochs of the paper.
+The default trains every network once, for 25 epochs, or 10 in the scans; learning rates fall along a cosine,
+and that of the drop rates is ten times that of the weights. The preset "wide" trains every network three
+times, and scans the length scales at the paper's width; the preset "paper" has the paper's 500 epochs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
 @dataclass(frozen=True)
 class Config:
-    """All that the numbers depend on. `steps` are of the accuracy, `scan_steps` of the three scans."""
+    """All that the numbers depend on. The accuracy has `steps`, the three scans have `scan_steps`."""
 
     train_sizes: tuple[int, ...] = (100, 500, 2500, 10_000, 50_000)
     widths: tuple[int, ...] = (64, 128, 256, 512)

@@ -52,7 +52,11 @@ def make_network(key: Mapping[str, Any]) -> nn.Sequential:
 
 
 def train_network(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A piece: one network, trained and tested."""
+    """A piece: one network, trained and tested.
+
+    Returns: scores on the test digits; the bound; `rates` (4,) at the end; and `trace` (S, 4), rates after
+    each of the `steps` (S,). Where rates are fixed, `rates` and `trace` have no columns.
+    """
     x, y, x_test, y_test = load_digits()
     size, seed = key["num_data"], key["seed"]
     chosen = torch.randperm(x.shape[0], generator=torch.Generator().manual_seed(seed))[:size]
@@ -81,7 +85,7 @@ def train_network(key: Mapping[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     rates = np.array(list(history.rates.values())).T if history.rates else np.zeros((epochs, 0))
     shown = np.unique(np.linspace(0, epochs - 1, 200).round().astype(int))
-    # The bound at the last weights is noisy, an epoch of few rows even more: the mean over the last steps.
+    # One epoch's bound is noisy, with few rows above all: the mean over the last twentieth of the epochs.
     last = max(1, epochs // 20)
     return {
         "accuracy": 100 * float(accuracy(prediction, y_test)),

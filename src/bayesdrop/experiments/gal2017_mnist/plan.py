@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Array", "Keys", "Pieces", "Plan"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
-#: of all repeats
+#: the keys of one network, one for every repeat
 Keys = list[dict[str, Any]]
 
 
@@ -35,7 +35,7 @@ class Pieces:
         return np.array([self[key][what] for key in keys])
 
     def scan(self, keys: Mapping[Any, Keys], what: str) -> Array:
-        """Of a whole scan. Shape (settings, repeats, ...)."""
+        """The same of a whole scan. Shape (settings, repeats, ...)."""
         return np.array([self.values(own, what) for own in keys.values()])
 
 
@@ -68,7 +68,7 @@ class Plan:
         return cls(
             main=keys(**accurate),
             baseline=keys(posterior="bernoulli", **accurate) if config.dropout_baseline else [],
-            # With all digits the rates take longer to converge than with fewer: the network of the accuracy.
+            # With all digits rates take longer to converge: that point is the network of the accuracy.
             sizes={
                 size: keys(num_data=size, **(accurate if size == full else {})) for size in config.train_sizes
             },

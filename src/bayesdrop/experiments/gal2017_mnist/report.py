@@ -19,7 +19,7 @@ __all__ = ["LAYERS", "make_claims", "make_notes", "make_rows"]
 #: whose units are dropped
 LAYERS = ("input", "hidden 1", "hidden 2", "hidden 3")
 PAPER_ACCURACY = 98.6
-# Of 10,000 test digits at that accuracy, in per cent: what a difference must exceed to mean anything.
+# The standard error of that accuracy on 10,000 test digits, in per cent.
 SAMPLING = math.sqrt(PAPER_ACCURACY * (100 - PAPER_ACCURACY) / 10_000)
 # Nats per digit: about twice the standard error of the mean of 10,000 log-likelihoods.
 RESOLVED = 0.007

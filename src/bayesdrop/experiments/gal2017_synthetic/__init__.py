@@ -6,7 +6,7 @@ A network with three hidden layers and Concrete dropout before every weight laye
 logarithm of the noise variance, each by a head of its own. Trained on N = 10 to 10,000 points, it should be
 less and less unsure of the function (epistemic), and find the noise (aleatoric), whose std is 1.
 
-The default trains every network for as many steps, at a learning rate of the rates that is ten times that of
+The default trains every network for 3,000 steps, at a learning rate of the rates that is ten times that of
 the weights, so that the rates converge; the preset "paper" takes width, batches, epochs and learning rate of
 the authors' program, in which a rate's logit can move by 1 or 2 at most.
 """

@@ -59,7 +59,11 @@ def sample_data(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def train_network(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A piece: one network, trained on `size` points and asked about fresh ones."""
+    """A piece: one network, trained on `size` points and asked about fresh ones.
+
+    Returns: stds, scores and the bound; `rates` (5,) at the end; `trace` (S, 5), rates after each of the
+    `steps` (S,); at most 500 of the data; and the fit on the grid: its mean, its epistemic std and its std.
+    """
     size, epochs, seed = key["size"], key["epochs"], key["seed"]
     generator = torch.Generator().manual_seed(1000 * seed + size)
     x, y = sample_data(size, generator)
@@ -95,7 +99,7 @@ def train_network(key: Mapping[str, Any]) -> dict[str, Any]:
         "predictive": math.sqrt(epistemic + aleatoric),
         "rmse": float(rmse(prediction, y_test)),
         "log_likelihood": float(mean_log_likelihood(prediction, y_test)),
-        # The bound at one step is noisy: its mean over the last part of training.
+        # One epoch's bound is noisy: the mean over the last twentieth of the epochs.
         "elbo": -float(np.mean(history.loss[-max(1, epochs // 20) :])),
         "rates": rates[-1],
         "steps": (shown + 1) * (steps // epochs),

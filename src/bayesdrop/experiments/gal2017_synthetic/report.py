@@ -29,7 +29,7 @@ NOTEBOOK = {
 
 
 def make_rows(config: Config, found: Found) -> Iterator[Row]:
-
+    """The three stds, the scores and the rates at every N."""
     printed = {
         ("aleatoric", config.sizes[-1]): "near 1",
         **{(layer, config.sizes[0]): "near 0.5" for layer in LAYERS},
@@ -48,6 +48,7 @@ def make_rows(config: Config, found: Found) -> Iterator[Row]:
 
 
 def make_claims(config: Config, found: Found) -> list[Claim]:
+    """What figure 1 shows, panel by panel."""
     means = {name: values.mean(1) for name, values in found.items()}
 
     def listed(name: str) -> str:
@@ -57,7 +58,7 @@ def make_claims(config: Config, found: Found) -> list[Claim]:
     noise, predictive, rates = means["aleatoric"][-1], means["predictive"], means["rates"]
     falls = bool((np.diff(rates, axis=0) < 0.01).all())
     first, last = (", ".join(f"{rate:.3f}" for rate in rates[place]) for place in (0, -1))
-    # What the steps did not suffice for is no statement about the method.
+    # A claim that fails for want of steps says nothing of the method.
     unfinished = "Not in so few steps, at such a learning rate of the rates." if _is_short(config) else ""
     half = bool((abs(rates[0] - 0.5) < 0.05).all())
     wide = bool(((rates[-1] > 0.15) & (rates[-1] < 0.45)).all())
@@ -107,6 +108,7 @@ def make_claims(config: Config, found: Found) -> list[Claim]:
 
 
 def make_notes(config: Config) -> list[str]:
+    """How the networks were trained, and what the three stds are."""
     steps, furthest = _steps(config), _furthest(config)
     told = f"{min(steps):,} to {max(steps):,}" if min(steps) < max(steps) else f"{steps[0]:,}"
     bound = f" No rate can have passed {furthest:.2f} in that." if _is_short(config) else ""

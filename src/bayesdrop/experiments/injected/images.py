@@ -36,7 +36,7 @@ _WIDTH = 128
 
 @dataclass(frozen=True, eq=False)
 class ImageSplit:
-    """Images (N, 1, S, S) from 0 to 1, their labels, and others that are none of their kind."""
+    """Images (N, 1, S, S) from 0 to 1, their labels (N,), and foreign images."""
 
     x_train: Tensor
     y_train: Tensor
@@ -46,7 +46,7 @@ class ImageSplit:
 
 
 def load_images(name: str) -> ImageSplit:
-    """MNIST with Fashion-MNIST outside, or scikit-learn's digits with themselves upside down.
+    """MNIST and, as foreign images, Fashion-MNIST; or scikit-learn's digits and the same upside down.
 
     Raises:
         DataNotFound: a set is not at hand.
@@ -74,7 +74,7 @@ def make_network(side: int) -> nn.Sequential:
 
 
 def image_piece(key: Mapping[str, Any]) -> dict[str, Any]:
-    """All methods on one seed: measures by "method | metric", seconds by "method | train" and "| predict"."""
+    """A piece, one seed: scores by "method | metric", CPU seconds by "method | train" and "| predict"."""
     data, seed = load_images(key["dataset"]), 1000 * key["seed"]
     order = torch.randperm(len(data.y_train), generator=torch.Generator().manual_seed(seed))
     chosen, own = order[: key["num_train"]], order[key["num_train"] :][: key["held_out_images"]]

@@ -23,10 +23,10 @@ PRECISIONS = (1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
 
 
 class LastLayerLaplace:
-    """The posterior of the last layer's weights.
+    """The posterior of the last layer's weights, as draws of them.
 
     Args:
-        net: a chain whose last part is an `nn.Linear`.
+        net: the modules in order, the last of them an `nn.Linear`.
         x: training inputs.
         held_out: inputs and targets by which lambda is chosen.
         likelihood: of the outputs: `HeteroscedasticGaussian` of one number, or `Categorical`.
@@ -58,26 +58,27 @@ class LastLayerLaplace:
             for precision in PRECISIONS:
                 spread = (normal / (values.clamp_min(0) + precision).sqrt()).unsqueeze(-2) @ vectors.mT
                 draws = self.mean + spread.squeeze(-2).reshape(num_draws, *self.mean.shape)
-                score = float(mean_log_likelihood(self._of(draws, held_out[0]), held_out[1]))
+                score = float(mean_log_likelihood(self._predicted(draws, held_out[0]), held_out[1]))
                 if score > best:
                     best, self.precision, self._draws = score, precision, draws
 
     def predict(self, x: Tensor) -> Prediction:
-        """The prediction of draws of the last layer's weights."""
+        """The prediction for inputs (N, ...), with T = `num_draws` draws of the last layer's weights."""
         with torch.no_grad():
-            return self._of(self._draws, x)
+            return self._predicted(self._draws, x)
 
-    def _of(self, draws: Tensor, x: Tensor) -> Prediction:
+    def _predicted(self, draws: Tensor, x: Tensor) -> Prediction:
+        """By weights (T, D, F + 1)."""
         outputs = self._features(x) @ draws.mT
         return Prediction.from_draws(outputs.float(), self.likelihood)
 
     def _features(self, x: Tensor) -> Tensor:
-        """(N, F + 1) what the last layer is given, and a one."""
+        """(N, F + 1) what the last layer is given, and a one for the bias."""
         features = torch.cat([self.body(part) for part in torch.split(x, 1000)]).double()
         return torch.cat([features, features.new_ones(len(features), 1)], 1)
 
     def _curvature(self, features: Tensor) -> Tensor:
-        """Summed over rows: (2, F + 1, F + 1), a block for each of two outputs, or all classes together."""
+        """Summed over rows: (2, F + 1, F + 1), a block an output, or (K (F + 1), K (F + 1)) for classes."""
         outputs = features @ self.mean.T
         if isinstance(self.likelihood, HeteroscedasticGaussian):
             weights = (-outputs[:, 1]).exp(), torch.full((len(outputs),), 0.5, dtype=torch.float64)

@@ -16,7 +16,7 @@ from bayesdrop.likelihoods import Likelihood
 
 __all__ = ["METHODS", "Clock", "injections", "plain_loss", "seeded_network", "trained"]
 
-#: in the order of tables and pictures; the first seven need no training of their own
+#: in the order of tables and pictures; the first six share one trained network
 METHODS = (
     "bare",
     "temperature",
@@ -28,7 +28,7 @@ METHODS = (
     "mean-field VI",
     "ensemble",
 )
-#: what is tried before every map, where a draw is a pass of the whole network
+#: rates that are tried before every map: few, as every draw is a pass of the whole network there
 _FEW_RATES = (0.005, 0.02, 0.05, 0.1, 0.2)
 
 
@@ -59,12 +59,12 @@ def seeded_network(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def trained(net: nn.Module, data: tuple[Tensor, Tensor], objective: Any, seed: int, **options: Any) -> Any:
-    """The network after its training, in eval mode."""
+    """Train a network in place; returns it in eval mode."""
     fit(net, data, objective, seed=seed, scheduler="cosine", progress=False, **options)
     return net.eval()
 
 
-_Where = Literal["injected", "injected everywhere", "injected, no labels"]
+_Way = Literal["injected", "injected everywhere", "injected, no labels"]
 
 
 def injections(
@@ -76,7 +76,7 @@ def injections(
 ) -> dict[str, Injection]:
     """The network injected in three ways; each takes CPU time under its name."""
     few = min(30, num_draws)
-    ways: dict[_Where, Callable[[], Injection]] = {
+    ways: dict[_Way, Callable[[], Injection]] = {
         "injected": lambda: inject(net, held_out, likelihood=likelihood, num_draws=num_draws),
         "injected everywhere": lambda: inject(
             net, (held_out[0][:500], held_out[1][:500]), likelihood=likelihood, where="every layer",

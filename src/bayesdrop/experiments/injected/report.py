@@ -14,9 +14,10 @@ from bayesdrop.experiments.row import Claim, Row, mean_and_error, paired, told
 
 __all__ = ["gather_arrays", "make_claims", "make_notes", "make_rows"]
 
+#: by set, the numbers of every split or seed, by "method | metric"
 Found = Mapping[str, Sequence[Mapping[str, float]]]
 LIKELIHOOD = TABLE_METRICS[0]
-#: bars, fixed before any run
+#: thresholds, fixed before any run: on how many of six tables a claim has to hold
 ENOUGH_TABLES = 4
 MOST_TABLES = 5
 
@@ -80,7 +81,7 @@ def make_claims(found: Found, config: Any) -> Iterator[Claim]:
 
 
 def _table_claims(found: Found, tables: Sequence[str]) -> Iterator[Claim]:
-    # The bars are for six tables; a run of fewer has to pass on as large a share of them.
+    # In a run of fewer tables the claim has to hold on as large a share of them.
     enough, most = (round(bar * len(tables) / 6) for bar in (ENOUGH_TABLES, MOST_TABLES))
     gains = _gains(found, tables, "injected", "bare")
     kept = [table for table, (mean, error) in gains.items() if mean >= -error]

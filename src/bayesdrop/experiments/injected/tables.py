@@ -27,11 +27,11 @@ from bayesdrop.stacked import Job, Settings, export, train
 __all__ = ["FAR", "METRICS", "load_table", "table_piece"]
 
 METRICS = ("log-likelihood (nats)", "calibration error", "RMSE", "AUROC, far rows")
-#: foreign rows are test rows, so many times as far from the mean of the training rows
+#: foreign rows are the test rows, this many times as far from the mean of the training rows
 FAR = 3.0
 _BATCH = 64
 _LR = 3e-3
-#: steps of `fit` by which its cost is measured
+#: steps of `fit` whose time is measured; that of all steps is taken to be in proportion
 _TIMED = 150
 _HIDDEN = (50, 50)
 
@@ -45,7 +45,7 @@ def load_table(name: str) -> Table:
 
 
 def table_piece(key: Mapping[str, Any]) -> dict[str, Any]:
-    """All methods on all splits of a table, a list over splits for every "method | metric"."""
+    """A piece, one table: scores and CPU seconds as lists over splits, see `_judged` for their names."""
     table = load_table(key["dataset"])
     splits = [_Part.of(table.split(n, dtype=torch.float32), key) for n in range(key["splits"])]
     networks = _trained(splits, key)
@@ -60,7 +60,7 @@ def table_piece(key: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A split, its training rows, and those of them that are held out."""
+    """A split, and its training rows: those that are learned, and those that are held out."""
 
     split: Split
     rows: tuple[Tensor, Tensor]
@@ -124,6 +124,7 @@ def _training_seconds(part: _Part, key: Mapping[str, Any]) -> dict[str, float]:
     }
     steps = min(key["steps"], _TIMED)
     few = min(len(x), steps * _BATCH)
+    # The first call of all takes longer than later ones: it is not measured.
     trained(kinds["bare"][0], (x[:_BATCH], y[:_BATCH]), kinds["bare"][1], 0, epochs=2, batch_size=_BATCH)
     found: dict[str, float] = {}
     for name, (net, objective) in kinds.items():
@@ -136,7 +137,7 @@ def _training_seconds(part: _Part, key: Mapping[str, Any]) -> dict[str, float]:
 
 
 def plain_network(inputs: int) -> nn.Sequential:
-    """A mean and a log-variance, without dropout."""
+    """A network with two outputs, a mean and a log-variance, without dropout."""
     first, second = _HIDDEN
     return nn.Sequential(
         nn.Linear(inputs, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(), nn.Linear(second, 2)
@@ -146,14 +147,14 @@ def plain_network(inputs: int) -> nn.Sequential:
 def _judged(
     part: _Part, networks: Mapping[str, list[nn.Sequential]], key: Mapping[str, Any]
 ) -> dict[str, float]:
-    """All methods on one split: measures by "method | metric", seconds by "method | train", "| predict"."""
+    """All methods on one split: scores by "method | metric", seconds by "method | train", "| predict"."""
     members, clock, likelihood = networks["bare"], Clock(), HeteroscedasticGaussian()
     bare, held_out = members[0], part.held_out
     with clock.of("train last-layer Laplace"):
         laplace = LastLayerLaplace(bare, part.rows[0], held_out, likelihood, key["num_draws"])
     with clock.of("train temperature"), torch.no_grad():
         mean, log_variance = likelihood.split(bare(held_out[0]))
-        # The likeliest factor of all variances.
+        # The factor of all variances at which the held-out targets are likeliest.
         factor = ((held_out[1] - mean).square() / log_variance.exp()).mean()
     with_noise = injections(bare, held_out, likelihood, key["num_draws"], clock)
 

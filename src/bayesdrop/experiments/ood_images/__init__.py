@@ -61,17 +61,30 @@ SMOKE = Config(
 
 
 def read_folder(path: str) -> Tensor:
-    """All images of a folder as (N, 28, 28) bytes: grey, shrunk, ink bright as in MNIST."""
+    """All images of a folder as (N, 28, 28) bytes, grey and shrunk. Ink has to be bright, as in MNIST."""
     pillow = require("PIL.Image", extra="data", owner="ood-images")
+    pictures = []
+    for file in _image_files(path):
+        with pillow.open(file) as image:
+            pictures.append(np.asarray(image.convert("L").resize((28, 28)), dtype=np.uint8))
+    return torch.from_numpy(np.stack(pictures))
+
+
+def _image_files(path: str) -> list[Path]:
     endings = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"}
     files = sorted(file for file in Path(path).expanduser().glob("*") if file.suffix.lower() in endings)
     if not files:
         raise ValueError(must("ood-images", "folder", "a folder with images", path))
-    pictures = []
-    for file in files:
-        with pillow.open(file) as image:
-            pictures.append(np.asarray(image.convert("L").resize((28, 28)), dtype=np.uint8))
-    return torch.from_numpy(np.stack(pictures))
+    return files
+
+
+def _key(config: Config, variant: str) -> dict[str, Any]:
+    """What a variant's numbers depend on: the settings, and the files of the folder as they are now."""
+    key = {"variant": variant, **asdict(replace(config, variants=()))}
+    if config.folder is not None:
+        states = [(file.name, file.stat()) for file in _image_files(config.folder)]
+        key["images"] = [[name, state.st_size, state.st_mtime_ns] for name, state in states]
+    return key
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
@@ -87,13 +100,12 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     found: dict[str, dict[str, Any]] = {}
     with progress_bar("networks", len(config.variants), show=progress) as advance:
         for name in config.variants:
-            key = {"variant": name, **asdict(replace(config, variants=()))}
 
             def compute(name: str = name) -> dict[str, Any]:
                 predictions = {place: variants.predict(name, x) for place, x in sets.items()}
                 return measured(variants.predict(name, inside), predictions, y, config.level, config.splits)
 
-            found[name] = cache.get(key, compute)
+            found[name] = cache.get(_key(config, name), compute)
             rows += _rows(name, found[name], list(sets), config)
             arrays.update(
                 {f"{name} {key}": value for key, value in found[name].items() if key.startswith("curve")}

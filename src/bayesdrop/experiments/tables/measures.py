@@ -127,7 +127,7 @@ def class_measures(probs: Array, y: NDArray[np.int64]) -> dict[str, float | None
     """Measures of class probabilities.
 
     Args:
-        probs: (N, K); nothing below 1e-9 is believed.
+        probs: (N, K); those below 1e-9 count as 1e-9.
         y: (N,) places of the labels.
     """
     known = np.clip(probs, _LEAST, None)

@@ -33,11 +33,13 @@ class Board:
         entries: the tables that were run.
         contenders: those that were run.
         pieces: of a table and a contender, one a split.
+        splits: that contenders are compared on: the first ones. Coverage is over all that there are.
     """
 
     entries: tuple[Entry, ...]
     contenders: tuple[str, ...]
     pieces: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+    splits: int
 
     @property
     def main(self) -> str | None:
@@ -52,6 +54,8 @@ class Board:
     def runs(self, table: str, contender: str, metric: str) -> list[float]:
         """A value a split; none at all if a split failed or has none."""
         found = self.pieces[table, contender]
+        if metric not in ("coverage", "width"):
+            found = found[: self.splits]
         values = [
             piece["seconds"] if metric == "seconds" else piece["measures"].get(metric) for piece in found
         ]
@@ -208,6 +212,7 @@ def make_arrays(board: Board) -> dict[str, Any]:
         "kinds": [entry.kind for entry in board.entries],
         "aside": [entry.aside for entry in board.entries],
         "contenders": [CONTENDERS[name].title for name in board.contenders],
+        "revisions": {name: CONTENDERS[name].revision for name in board.contenders},
     }
     for key in (*METRICS, "seconds"):
         values = [
@@ -243,6 +248,9 @@ def make_notes(board: Board) -> list[str]:
         "Its start from trees and a linear map was made on tables for development, on invented ones, and on "
         "one split of boston, which is kept aside.",
         "Further contenders of ours are ranked in the place of the first one, beside the same peers.",
+        "Coverage and width of our first contender are means over three splits since the second run; in the "
+        "first, of one, intervals that hold exactly 95 % would have been within 91 to 98.5 % on 93 of 100 "
+        "tables, with a standard deviation of 5.",
         "A contender that fails on a table has the last rank there."
         + "".join(f" {one}." for one in sorted(failed)),
         f"Widths are parts of the interval that holds {100 * LEVEL:.0f} % of the training targets. "

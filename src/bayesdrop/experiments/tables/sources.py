@@ -1,4 +1,4 @@
-"""Tables as pandas frames, read out of installed packages: nothing of them is run, nothing is unpickled."""
+"""Tables as pandas frames. Of packages that hold CSV files no code is run, and nothing is unpickled."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ _CHOSEN: dict[str, Any] = {
     "judge_draws": 300,
 }  # fmt: skip
 
-#: a fit of several tables: for every name of a method, one mixture a table
+#: set, training rows of several splits, key -> for every label of the method, one mixture a split
 Fit = Callable[[str, Sequence[Rows], Mapping[str, Any]], dict[str, list[Mixture]]]
 
 
@@ -122,7 +122,11 @@ def piece_keys(
 
 
 def fit_piece(key: Mapping[str, Any]) -> dict[str, Any]:
-    """Fit and score; seconds are of the processor, for one split."""
+    """Fit and score some splits.
+
+    Returns: by label, `scores` (splits, metrics) on test rows, and `averaged` (splits,), the RMSE of the mean
+    weights; CPU seconds of one split; for every split, `rates` of its networks and what its search tried.
+    """
     table = load_set(key["dataset"])
     fit, _ = METHODS[key["method"]]
     rows = [_training_rows(table, split, key.get("repeat", 0)) for split in key["splits"]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesdrop.experiments.row import Outcome, mean_and_error
-from bayesdrop.experiments.uci.published import published_error, published_mean
+from bayesdrop.experiments.uci.published import SPLITS_2016, published_error, published_mean
 from bayesdrop.plots import finish_axes, new_figure, plot_estimates
 
 __all__ = ["draw_rates", "draw_scores", "draw_table"]
@@ -35,7 +35,7 @@ def draw_scores(figure: Any, outcome: Outcome, columns: Sequence[str], metric: i
         for column in columns:
             mean, error = published_mean(column, name, metric), published_error(column, name, metric)
             # Standard deviations were printed for the dropout column of 2016.
-            error /= 20**0.5 if column == "Dropout 2016" else 1
+            error /= SPLITS_2016.get(name, 20) ** 0.5 if column == "Dropout 2016" else 1
             shown[column] = None if mean is None else (mean, error)
         for label in labels:
             values = np.array(arrays["scores"].get(f"{name}/{label}", []))

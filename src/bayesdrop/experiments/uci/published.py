@@ -11,6 +11,7 @@ __all__ = [
     "NO_DROPOUT_2016",
     "PBP_SECONDS",
     "SECONDS_2016",
+    "SPLITS_2016",
     "best_printed",
     "published",
     "published_error",
@@ -90,6 +91,8 @@ _PRINTED = {
     for column, (sets, errors, scores) in _TEXTS.items()
     for name, error, score in zip(sets, errors.split(", "), scores.split(", "), strict=True)
 }
+#: of sets that have not 20
+SPLITS_2016 = {"protein": 5, "year": 1}
 #: average rank over nine sets: by log-likelihood, by RMSE
 AVERAGE_RANKS = {
     "Dropout": ("2.56 ± 0.23", "2.67 ± 0.31"),

@@ -45,10 +45,10 @@ class Benchmark:
     Attributes:
         present: sets that were run.
         absent: sets whose data are not at hand.
-        labels: methods, in order.
+        labels: names under which the fits of methods are reported, in order.
         scores: (splits, metrics) by set and label.
         averaged: (splits,) RMSE of the mean weights, by set and label.
-        rates: mean rate of every layer, (splits, layers), by set, of methods with one network a split.
+        rates: mean rate of every layer, (fits, layers), by set and method, where a fit is one network.
         seconds: of the processor, a split, by set and method.
         commits: of fits that are of an earlier run, by set and method.
     """
@@ -68,7 +68,7 @@ class Benchmark:
         return [label for label in self.labels if all((name, label) in self.scores for name in self.present)]
 
     def take(self, name: str, method: str, fits: SetFits) -> None:
-        """Fits of an earlier run."""
+        """Add the fits of a set by a method that an earlier run has made."""
         self.scores.update({(name, label): values for label, values in fits.scores.items()})
         self.averaged.update({(name, label): values for label, values in fits.averaged.items()})
         if fits.rates is not None:
@@ -77,7 +77,7 @@ class Benchmark:
         self.commits[name, method] = fits.commit
 
     def put(self, name: str, method: str, made: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-        """Pieces of all splits of a set and all repeats, each with its key."""
+        """Add the fits of a set by a method from its pieces: of all splits and repeats, each with its key."""
         scores: dict[str, dict[int, list[Any]]] = {}
         averaged: dict[str, dict[int, list[Any]]] = {}
         rates: list[list[float]] = []
