@@ -313,7 +313,7 @@ class TableFit:
         return jobs, held
 
     def add(self, tried: Tried, networks: Sequence[Trained], held: Sequence[Tensor], parts: range) -> None:
-        """Add networks to a candidate, with what they say about the rows they have not seen."""
+        """Networks of a candidate, and what they say about the rows they have not seen."""
         y, draws = self.table.targets, self.recipe.judge_draws
         for network, rows, part in zip(networks, held, parts, strict=True):
             if not network.diverged:
@@ -323,7 +323,7 @@ class TableFit:
                 tried.parts.append(held_out(network, x, y, rows, num_draws=draws, seed=network.seed))
 
     def judge(self, tried: Tried) -> None:
-        """Set a candidate's noise to suit its held-out rows, and score it by their log-likelihood."""
+        """The log-likelihood of a candidate's held-out rows, its noise set to suit them."""
         parts = tried.parts
         if parts:
             if self.recipe.precisions is not None:
@@ -529,6 +529,7 @@ def grow(
         mixture.components, train(jobs, processes=processes), held, strict=True
     ):
         old, name = component.network, component.encoder
+        # What diverges stays as it was.
         network = old if found.diverged else replace(found, settings=old.settings)
         components.append(Component(network, name, apart))
         if apart is not None and len(apart):

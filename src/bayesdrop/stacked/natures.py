@@ -69,7 +69,7 @@ def natures_of(y: Array) -> list[Warp]:
 
 
 @dataclass
-class _MapTrial:
+class _Look:
     """Some rows of a table through one map, and the networks that try it.
 
     Attributes:
@@ -96,39 +96,39 @@ def with_natures(
         processes: as in `train`.
     """
     chosen = list(tables)
-    trials: dict[int, list[_MapTrial]] = {}
+    looks: dict[int, list[_Look]] = {}
     for place, (table, asked) in enumerate(zip(tables, wanted, strict=True)):
         if not asked or table.target is None or table.y.shape[1] != 1 or len(table.x) < 2 * _PARTS:
             continue
         warps = natures_of(table.y[:, 0])
         chosen[place] = replace(table, warp=warps[0])
         if len(warps) > 1:
-            trials[place] = [_trial(table, warp) for warp in warps]
+            looks[place] = [_look(table, warp) for warp in warps]
     trained = iter(
-        train([job for own in trials.values() for one in own for job in one.jobs], processes=processes)
+        train([job for own in looks.values() for one in own for job in one.jobs], processes=processes)
     )
-    for place, own in trials.items():
-        judged = [_judged(trial, [next(trained) for _ in trial.jobs]) for trial in own]
+    for place, own in looks.items():
+        judged = [_judged(look, [next(trained) for _ in look.jobs]) for look in own]
         scores = [one[~np.isnan(one[:, 0]), 0] for one in judged]
-        best = max(range(len(own)), key=lambda one: scores[one].mean() if len(scores[one]) else -math.inf)
+        best = max(range(len(own)), key=lambda way: scores[way].mean() if len(scores[way]) else -math.inf)
         if best and not _is_better(judged[best] - judged[0]):
             best = 0
         chosen[place] = replace(tables[place], warp=own[best].table.warp)
     return chosen
 
 
-def _judged(trial: _MapTrial, networks: Sequence[Trained]) -> Array:
+def _judged(look: _Look, networks: Sequence[Trained]) -> Array:
     """(n, 2) log densities and minus absolute errors of the rows, in the target's units.
 
     NaN for rows that no network held out, and everywhere if one diverged.
     """
-    table, size = trial.table, len(trial.table.x)
+    table, size = look.table, len(look.table.x)
     found = np.full((size, 2), np.nan)
     if any(one.diverged for one in networks):
         return found
     parts = [
-        held_out(one, trial.inputs, table.targets, rows, num_draws=16, seed=one.seed)
-        for one, rows in zip(networks, trial.held, strict=True)
+        held_out(one, look.inputs, table.targets, rows, num_draws=16, seed=one.seed)
+        for one, rows in zip(networks, look.held, strict=True)
     ]
     change = calibrate(parts, size)
     found[:, 0] = mixture_log_prob(parts, [change] * len(parts), size).double().numpy() + table.log_units
@@ -153,7 +153,7 @@ def _is_better(gain: Array) -> bool:
     return bool(gains[0] > 2 * errors[0] and gains[1] > -errors[1])
 
 
-def _trial(table: TrainingTable, warp: Warp) -> _MapTrial:
+def _look(table: TrainingTable, warp: Warp) -> _Look:
     source = np.random.default_rng([table.seed, 3])
     rows = source.permutation(len(table.x))[:_ROWS]
     some = replace(
@@ -187,4 +187,4 @@ def _trial(table: TrainingTable, warp: Warp) -> _MapTrial:
         )
         for place, one in enumerate(held)
     ]
-    return _MapTrial(some, inputs, held, jobs)
+    return _Look(some, inputs, held, jobs)

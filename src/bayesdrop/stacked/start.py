@@ -39,7 +39,7 @@ _FEW = 3000
 _SHARED = 20_000
 #: rows of a part, at most, that choose the number of trees and show what shuffling a column costs
 _SOME = 1000
-#: values of trees at rows that are held at a time
+#: what trees add to rows that is held at a time
 _CELLS = 2**18
 
 
@@ -261,7 +261,7 @@ def _shuffled(
     here = x[rows]
     before = _loss(trees(here), rows, problems)
     harm, doubt = np.zeros(x.shape[1]), np.zeros(x.shape[1])
-    # Shuffling a column that no tree asks for changes nothing.
+    # A column that no tree asks for does not count.
     for column in np.unique(trees.feature[trees.left != np.arange(len(trees.left))]):
         changed = here.copy()
         changed[:, column] = source.permutation(changed[:, column])
