@@ -58,11 +58,11 @@ def stack_of(settings: list[Settings], targets: int = 2, *, size: float = 1.0, s
 
 def trained(stack: Stack, place: int) -> Trained:
     """Network `place` of the stack as it is."""
-    blocks = stack.parameters.of_network(place)
+    tensors = stack.parameters.of_network(place)
     if stack.log_noise_std is not None:
-        blocks["log_noise_std"] = stack.log_noise_std[place]
+        tensors["log_noise_std"] = stack.log_noise_std[place]
     settings = stack.settings[place]
-    return trained_of(settings, stack.widths, blocks, seed=0, name="", num_data=NUM_DATA)
+    return trained_of(settings, stack.widths, tensors, seed=0, name="", num_data=NUM_DATA)
 
 
 def data(stack: Stack, targets: int = 2) -> tuple[Tensor, Tensor]:

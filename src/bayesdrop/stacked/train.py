@@ -178,12 +178,12 @@ class _Member:
         """Whether a check is due at the end of `step`."""
         return step % (self.epoch_steps * self.settings.check_every) == 0 or step == self.total
 
-    def judge(self, value: float, epoch: int, blocks: dict[str, Tensor]) -> bool:
+    def judge(self, value: float, epoch: int, tensors: dict[str, Tensor]) -> bool:
         """Keep the weights if they are the best so far; returns whether patience has run out."""
         if self.settings.patience is None:
             return False
         if value > self.best_score:
-            self.best, self.best_score, self.best_epoch, self.waited = blocks, value, epoch, 0
+            self.best, self.best_score, self.best_epoch, self.waited = tensors, value, epoch, 0
             return False
         self.waited += 1
         return self.waited >= self.settings.patience
@@ -229,17 +229,17 @@ def _start_network(parameters: Parameters, level: Tensor, place: int, job: Job) 
         if start.log_noise_std is not None:
             level[place] = start.log_noise_std
     for layer, rate in enumerate(rates):
-        blocks = {part: block[place] for part, block in parameters.of_layer(layer).items()}
+        tensors = {part: tensor[place] for part, tensor in parameters.of_layer(layer).items()}
         if start is not None:
-            blocks["weight"].copy_(start.weights[layer])
-            blocks["bias"].copy_(start.biases[layer])
-        if "logit" in blocks:
-            blocks["logit"].copy_(torch.logit(rate))
-        if "log_std" in blocks:
-            first = first_log_std(blocks["weight"], rate)
+            tensors["weight"].copy_(start.weights[layer])
+            tensors["bias"].copy_(start.biases[layer])
+        if "logit" in tensors:
+            tensors["logit"].copy_(torch.logit(rate))
+        if "log_std" in tensors:
+            first = first_log_std(tensors["weight"], rate)
             for part, widths in (("log_std", "stds"), ("bias_log_std", "bias_stds")):
                 known = getattr(start, widths, None)
-                blocks[part].copy_(known[layer].log() if known else first)
+                tensors[part].copy_(known[layer].log() if known else first)
 
 
 class _Loop:
@@ -343,13 +343,13 @@ class _Loop:
             epoch = self.step // member.epoch_steps
             self._record(place, epoch, float(divergence[place]))
             stopped = self.step >= member.total or not finite[place]
-            blocks = self._blocks(place)
+            tensors = self._tensors(place)
             if finite[place] and member.job.validation is not None:
-                value = self._validation_score(member, blocks)
+                value = self._validation_score(member, tensors)
                 member.history.setdefault("validation", []).append(value)
-                stopped |= member.judge(value, epoch, blocks)
+                stopped |= member.judge(value, epoch, tensors)
             if stopped:
-                kept = blocks if member.best is None or not finite[place] else member.best
+                kept = tensors if member.best is None or not finite[place] else member.best
                 found = self._trained(member, kept, diverged=not finite[place])
                 member.result = member.last_m_step(found)
                 done.append(place)
@@ -369,23 +369,23 @@ class _Loop:
             p = [float(layer.p[place].mean()) for layer in self.stack.layers]
             history.setdefault("rates", []).append(p)
 
-    def _validation_score(self, member: _Member, blocks: dict[str, Tensor]) -> float:
+    def _validation_score(self, member: _Member, tensors: dict[str, Tensor]) -> float:
         """Mean log-likelihood of a network's validation rows."""
-        job, network = member.job, self._trained(member, blocks)
+        job, network = member.job, self._trained(member, tensors)
         rows, draws = job.validation, job.settings.validation_draws
         assert rows is not None
         return float(score([network], job.x[rows], job.y[rows], num_draws=draws).log_prob.mean())
 
-    def _blocks(self, place: int) -> dict[str, Tensor]:
+    def _tensors(self, place: int) -> dict[str, Tensor]:
         """A copy of a network's parameters, and "log_noise_std" also where it is not one of them."""
-        blocks, level = self.stack.parameters.of_network(place), self.stack.log_noise_std
-        return blocks if level is None else {**blocks, "log_noise_std": level[place].clone()}
+        tensors, level = self.stack.parameters.of_network(place), self.stack.log_noise_std
+        return tensors if level is None else {**tensors, "log_noise_std": level[place].clone()}
 
-    def _trained(self, member: _Member, blocks: dict[str, Tensor], *, diverged: bool = False) -> Trained:
+    def _trained(self, member: _Member, tensors: dict[str, Tensor], *, diverged: bool = False) -> Trained:
         return trained_of(
             member.settings,
             self.stack.widths,
-            blocks,
+            tensors,
             seed=member.job.seed,
             name=member.job.name,
             num_data=member.num_data,
