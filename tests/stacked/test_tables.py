@@ -209,3 +209,15 @@ def test_a_short_look_judges_all_and_keeps_networks_of_full_length() -> None:
     assert len(mixture.components) == 2
     with pytest.raises(ValueError, match="`look` must be"):
         recipe(*trials, look=0.0)
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e5])
+def test_noise_that_is_to_be_chosen_makes_no_difference_by_the_unit_of_the_target(unit: float) -> None:
+    """In small units a noise of 1 is so large that nothing but the prior counts: networks were constant."""
+    source = np.random.default_rng(0)
+    x = source.normal(size=(120, 2))
+    y = unit * (x[:, :1] - 2 * x[:, 1:] + 0.1 * source.normal(size=(120, 1)))
+    way = preset_recipe("gal2016", 120, 2, epochs=60, length_scale=1.0)
+    mixture = fit_tables([TrainingTable(x, y, seed=0)], way)[0]
+    error = mixture.predict(x).mean.numpy() - y
+    assert np.sqrt(np.mean(error**2)) < 0.5 * y.std()

@@ -41,6 +41,9 @@ _DRAWS = 24
 _GUESSES = 4
 #: rows from which on two guesses are enough: half of so many rows is all that a guess is fitted to
 _LONG = 120_000
+#: standard deviation of the noise of standardised targets, while networks are trained whose fixed noise is
+#: chosen afterwards
+_NOISE_TO_CHOOSE = 0.1
 #: candidates with few columns are tried where at most this share of the columns counts
 _FEWER = 0.6
 
@@ -260,9 +263,11 @@ class TableFit:
         """The settings with a fixed `noise_std` taken from the target's units to standardised ones."""
         if settings.noise != "fixed" or self.table.target is None:
             return settings
-        std = settings.noise_std
-        if self.recipe.precisions is not None:
-            std = sorted(self.recipe.precisions)[len(self.recipe.precisions) // 2] ** -0.5
+        std, precisions = settings.first_noise_std, self.recipe.precisions
+        if precisions is not None:
+            std = sorted(precisions)[len(precisions) // 2] ** -0.5
+        elif settings.noise_std is None and self.parts and self.recipe.calibrate:
+            return replace(settings, noise_std=_NOISE_TO_CHOOSE)
         return replace(settings, noise_std=float(std / self.table.target.scale.mean()))
 
     def _order(self, number: int) -> NDArray[np.int64]:

@@ -173,7 +173,7 @@ def gal2016(
         epochs or (200 if rows >= _MANY else 400),
         noise=noise,
         length_scale=length_scale,
-        noise_std=1.0 if precision is None else precision**-0.5,
+        noise_std=None if precision is None else precision**-0.5,
         # As the paper says. Batches of 128, as in its repository later, give the table of 2018 instead.
         batch_size=32,
         check_every=100,

@@ -48,7 +48,9 @@ class Settings:
         input_p: the same for inputs. A rate of exactly 0 stays 0, whatever the method: no noise there.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
-        noise_std: standard deviation of a fixed noise in the units of y, or where other noise starts.
+        noise_std: standard deviation of a fixed noise in the units of y, or where other noise starts; 1 if
+            None. In a recipe, a fixed noise that is None and chosen by held-out rows is a tenth of the
+            targets' spread during training, so that the prior weighs the same whatever their unit.
         noise_pace: how far the log of a "map" noise may move during training, at most an equal share of it
             in each epoch; one last M-step then sets the noise freely. Noise that starts high thus stays high
             while the weights are trained: a flexible network does not fit few rows exactly, and the noise
@@ -78,7 +80,7 @@ class Settings:
     input_p: float = 0.0
     length_scale: float = 1e-2
     scale_by_fan_in: bool = False
-    noise_std: float = 1.0
+    noise_std: float | None = None
     noise_pace: float | None = None
     temperature: float = 0.1
     per_unit: bool = False
@@ -135,6 +137,11 @@ class Settings:
         """Chance of dropping the inputs of every weight layer, or where learned rates start."""
         hidden = self.p if isinstance(self.p, tuple) else (float(self.p),) * len(self.hidden)
         return (float(self.input_p), *hidden)
+
+    @property
+    def first_noise_std(self) -> float:
+        """`noise_std`, or 1."""
+        return 1.0 if self.noise_std is None else self.noise_std
 
     @property
     def learns_rates(self) -> bool:

@@ -254,7 +254,7 @@ class _Loop:
         layout = ParameterLayout(first.settings, first.x.shape[1], first.widths[-1], first.targets)
         parameters = Parameters(layout, len(jobs), first.x.dtype)
         parameters.draw_first_weights([job.seed for job in jobs], [one.first_weights for one in settings])
-        levels = torch.tensor([one.noise_std for one in settings], dtype=first.x.dtype).log()
+        levels = torch.tensor([one.first_noise_std for one in settings], dtype=first.x.dtype).log()
         level = levels.view(-1, 1, 1).expand(-1, 1, first.targets).clone()
         for place, job in enumerate(jobs):
             _start_network(parameters, level, place, job)
