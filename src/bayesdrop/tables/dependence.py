@@ -24,8 +24,8 @@ class Dependence:
         column: which.
         labels: (G,) the values of the column, as texts.
         values: (G,) the same on the axis of a picture: numbers, years of dates, 0, 1, ... of categories.
-        mean: (G, 1) numbers or (G, K) probabilities, averaged over rows and draws.
-        std: (G, 1) or (G, K) standard deviation over draws of the average over rows: how little the model
+        mean: (G, 1) numbers or (G, classes) probabilities, averaged over rows and draws.
+        std: of the same shape, standard deviation over draws of the average over rows: how little the model
             knows of it. Noise is not in it.
     """
 
