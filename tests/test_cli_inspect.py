@@ -57,9 +57,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_fit_tells_how_it_read_the_table(folder: Path) -> None:
     said = (folder / "fit.txt").read_text()
     for piece in (
-        "is not UTF-8; it is read as Windows-1252 (cp1252). Else: --encoding.",
+        "is not UTF-8; it is read as Windows-1252 (cp1252). If that is wrong: --encoding.",
         "Target price: regression, it has 60 different numbers, written as 1.234,5.",
-        "number  left out: a running number, 0 to 59: names of rows; else: --keep",
+        "number  left out: a running number, 0 to 59; to use it: --keep",
         "written as 1234,5",
         "day     date: 2023-0",
         "written as 31.03.2024",
@@ -92,7 +92,7 @@ def test_a_model_scores_other_formats_and_spellings(folder: Path, tmp_path: Path
     result = invoke("predict", folder / "model", tmp_path / "plain.csv", "-o", tmp_path / "out.csv")
     assert result.exit_code == 2
     assert "must be numbers written as 1234,5; got '" in result.stderr
-    assert "Another way to write them: --numbers." in result.stderr
+    assert "If they are written in another way: --numbers." in result.stderr
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -130,7 +130,7 @@ def test_inspect_shows_and_saves(folder: Path, tmp_path: Path) -> None:
     assert lines["day"].split()[1:3] == ["date", "31.03.2024"]
     assert lines["number"].split()[1:3] == ["left", "out"]
     assert "regression: it has 60 different numbers" in lines["price"]
-    assert "cells between ';'" in result.stdout
+    assert "cells separated by ';'" in result.stdout
     state = json.loads(schema.read_text(encoding="utf-8"))
     assert (state["target"], state["task"], state["target_format"]) == ("price", "regression", "1.234,5")
     again = invoke("inspect", folder / "german.csv", "--save", schema)

@@ -380,7 +380,7 @@ def test_a_table_that_cannot_be_fitted_is_refused(name: str, tmp_path: Path) -> 
     ("change", "sentence"),
     [
         (lambda f: f.drop(columns=["size", "town"]), "columns 'size', 'town' must be there"),
-        (lambda f: f.rename(columns={"size": "Size"}), "column 'Size' it does not know"),
+        (lambda f: f.rename(columns={"size": "Size"}), "The model does not know column 'Size'"),
         (lambda f: f.assign(size="big"), "column 'size' must be numbers; got 'big' in row 1"),
         (lambda f: f.assign(garden="maybe"), "column 'garden' must be true or false"),
         (lambda f: f.assign(mean=1), "--prefix"),

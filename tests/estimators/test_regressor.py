@@ -65,7 +65,7 @@ def test_rows_at_a_time_are_those_of_the_whole(
     fitted: DropoutRegressor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, _ = waves(23, seed=5)
-    monkeypatch.setattr("bayesdrop.estimators.base._ROWS_AT_A_TIME", 10 * 3 * fitted.mixture_.num_draws)
+    monkeypatch.setattr("bayesdrop.estimators.base._NUMBERS", 10 * 3 * fitted.mixture_.num_draws)
     parts = list(fitted.predictions(x))
     assert [len(part) for part in parts] == [10, 10, 3]
     whole = fitted.predict_dist(x)

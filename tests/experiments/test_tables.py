@@ -74,7 +74,7 @@ def test_a_table_that_is_at_hand_is_what_the_catalogue_says(
         assert pd.to_datetime(frame[column]).notna().all()
     texts = [column for column in frame if not pd.api.types.is_numeric_dtype(frame[column])]
     names = [column for column in texts if column != entry.target and column not in entry.dates]
-    assert all(frame[column].nunique() <= 80 for column in names), "names of rows are left out"
+    assert all(frame[column].nunique() <= 80 for column in names), "identifiers of rows are left out"
 
 
 def test_a_long_table_gives_the_same_rows_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,8 @@ def stack_of(settings: list[Settings], targets: int = 2, *, size: float = 1.0, s
     outputs = 2 * targets if settings[0].noise == "heteroscedastic" else targets
     layout = ParameterLayout(settings[0], INPUTS, outputs, targets)
     parameters = Parameters(layout, len(settings), torch.float64)
-    parameters.start(range(len(settings)))
-    for name, block in parameters.blocks.items():
+    parameters.draw_first_weights(range(len(settings)))
+    for name, block in parameters.tensors.items():
         if name.startswith(("logit", "log_noise", "log_std", "bias_log_std")):
             block.copy_(torch.randn(block.shape, dtype=torch.float64) * spread - 1)
         elif name.startswith("weight"):
@@ -58,11 +58,11 @@ def stack_of(settings: list[Settings], targets: int = 2, *, size: float = 1.0, s
 
 def trained(stack: Stack, place: int) -> Trained:
     """Network `place` of the stack as it is."""
-    blocks = stack.parameters.of_network(place)
+    tensors = stack.parameters.of_network(place)
     if stack.log_noise_std is not None:
-        blocks["log_noise_std"] = stack.log_noise_std[place]
+        tensors["log_noise_std"] = stack.log_noise_std[place]
     settings = stack.settings[place]
-    return trained_of(settings, stack.widths, blocks, seed=0, name="", num_data=NUM_DATA)
+    return trained_of(settings, stack.widths, tensors, seed=0, name="", num_data=NUM_DATA)
 
 
 def data(stack: Stack, targets: int = 2) -> tuple[Tensor, Tensor]:
@@ -197,7 +197,7 @@ def test_every_gradient_is_that_of_the_objective(
         noises = [None if one is None else one[place] for one in drawn]
         expected, kl = autograd(trained(stack, place), x[place], y[place], own, noises)
         torch.testing.assert_close(divergence[place], kl, rtol=1e-6, atol=1e-9)
-        assert set(expected) == set(stack.grads.blocks)
+        assert set(expected) == set(stack.grads.tensors)
         for name, gradient in expected.items():
             largest = float(gradient.abs().max())
             # A single rate of variational dropout has the sum of many terms that nearly cancel.

@@ -276,7 +276,7 @@ def test_every_row_is_seen_once_before_any_is_seen_again() -> None:
         ({"hidden": (0,)}, "`hidden` must be the widths of hidden layers, positive ints"),
         ({"p": 1.0}, "must be in \\[0, 1\\)"),
         ({"p": (0.1,)}, "one per hidden layer \\(2\\)"),
-        ({"method": "dropblock"}, "`method` must be 'bernoulli'"),
+        ({"method": "dropblock"}, "`method` must be one of 'bernoulli'"),
         ({"lr": 0.0}, "`lr` must be a positive number"),
         ({"noise": "learned", "noise_pace": 0.5}, "`noise_pace` must be None unless noise='map'"),
         ({"epochs": 0}, "`epochs` must be a positive int"),

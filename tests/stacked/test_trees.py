@@ -245,5 +245,5 @@ def test_classes_and_labels_have_a_start_too(labels: bool) -> None:
 
 def test_a_start_needs_rows_that_are_held_out() -> None:
     settings = Settings(hidden=(8,))
-    with pytest.raises(ValueError, match="without a start"):
+    with pytest.raises(ValueError, match="without `start` and `few`"):
         FitRecipe((Candidate(settings, start=True),), parts=0)

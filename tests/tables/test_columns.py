@@ -44,7 +44,7 @@ def test_every_kind_of_column_is_told_with_a_reason() -> None:
     assert infer_column(text("", "NA")).why == "all cells are missing"
     assert infer_column(text("7", "7")).why == "it is 7 in every row"
     assert infer_column(text("x", "x")).kind == "left out"
-    assert "names of rows" in infer_column(text(*(f"id{i}" for i in range(50)))).why
+    assert "are no categories" in infer_column(text(*(f"id{i}" for i in range(50)))).why
     assert infer_column(text("1", "2", "1", "2"), categorical=True).categories == ("1", "2")
     assert infer_column(pd.Series(pd.date_range("2020", periods=4), name="day")).kind == "date"
     assert infer_column(pd.Series(pd.to_timedelta([1, 2], unit="h"), name="t")).kind == "left out"
@@ -159,7 +159,7 @@ def test_text_in_a_numeric_column_is_named() -> None:
 
 def test_columns_that_do_not_match_are_named() -> None:
     schema = schema_of(mixed())
-    with pytest.raises(ValueError, match=r"columns 'size', 'new' must be there.*column 'sizes' it does not"):
+    with pytest.raises(ValueError, match=r"columns 'size', 'new' must be there.*not know column 'sizes'"):
         schema.check_names(["kind", "sizes", "y"], "new.csv")
     assert schema.check_names(["new", "kind", "size", "more"], "new.csv") == ["more"]
 

@@ -243,7 +243,8 @@ def test_an_encoding_is_told_or_asked_for(tmp_path: Path) -> None:
     table = open_table(path)
     assert table.names == ("naïve", "b")
     assert table.read().to_numpy().tolist() == [["Ä", "€"]]
-    assert table.notes == (f"{path} is not UTF-8; it is read as Windows-1252 (cp1252). Else: --encoding.",)
+    note = f"{path} is not UTF-8; it is read as Windows-1252 (cp1252). If that is wrong: --encoding."
+    assert table.notes == (note,)
     assert open_table(path, encoding="latin-1").read().iloc[0, 1] == "\x80"
     with pytest.raises(ValueError, match="the text must be UTF-8"):
         open_table(path, encoding="utf-8")

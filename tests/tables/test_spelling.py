@@ -80,7 +80,7 @@ def test_another_column_decides_and_it_is_said(other: str, value: float) -> None
     frame = pd.DataFrame({"p": ["1,234", "12"], "q": [other, "1"], "y": ["1", "2"]}, dtype="str")
     columns = infer_columns(frame, "y", categorical=(), ignore=(), marks=())
     assert columns[0].read(frame["p"])[0].tolist() == [value, 12]
-    assert "as other columns are; else: --numbers" in columns[0].why
+    assert "as other columns are; if that is wrong: --numbers" in columns[0].why
     assert target_way(frame["p"], (), Habits(frame, ())) == columns[0].format
 
 
@@ -90,7 +90,7 @@ def test_points_are_thousands_where_decimals_are_commas() -> None:
     )
     people = infer_columns(frame, "y", categorical=(), ignore=(), marks=())[0]
     assert people.read(frame["people"])[0].tolist() == [1234, 5678]
-    assert "else: --numbers" in people.why
+    assert "if that is wrong: --numbers" in people.why
 
 
 def test_nothing_is_said_of_what_programs_write() -> None:

@@ -55,6 +55,17 @@ CELLS = [
 ]
 
 
+@pytest.mark.parametrize(("output", "separator"), [("a.tsv", "\t"), ("a.tsv.csv", ","), ("b.tsv.gz", "\t")])
+def test_the_ending_of_a_file_says_what_separates_its_cells(
+    model: TableModel, tmp_path: Path, output: str, separator: str
+) -> None:
+    (tmp_path / "in.csv").write_text("x,note\n0.5,a\n")
+    score_file(model, open_table(tmp_path / "in.csv"), tmp_path / output)
+    found = (tmp_path / output).read_bytes()
+    header = (gzip.decompress(found) if output.endswith(".gz") else found).decode().splitlines()[0]
+    assert header.split(separator)[:3] == ["x", "note", "mean"]
+
+
 def test_cells_come_back_as_they_were(model: TableModel, tmp_path: Path) -> None:
     quoted = [f'"{cell.replace(chr(34), chr(34) * 2)}"' for cell in CELLS]
     text = " x ,note,\r\n" + "".join(f"0.5,{cell},7\r\n" for cell in quoted)

@@ -1,4 +1,4 @@
-"""Dates, names of rows, and what a person says of the columns: told, kept, edited, and refused by name."""
+"""Dates, identifiers of rows, and what a person says of columns: told, kept, edited, and refused by name."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_date_that_never_changed_tells_when_it_does() -> None:
     assert reasons[2] == "day = missing, always '2024-03-01' when it was seen"
 
 
-# names of rows
+# identifiers of rows
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_an_inspection_tells_everything_and_stops_at_nothing() -> None:
     assert told["mixed"].kind == "?"
     assert "is numbers but for 'x' in row 71" in told["mixed"].warnings[0]
     # Other columns have decimal points: it is told what was assumed.
-    assert "else: --numbers" in told["weight"].becomes or told["weight"].kind == "left out"
+    assert "if that is wrong: --numbers" in told["weight"].becomes or told["weight"].kind == "left out"
     assert json.loads(json.dumps(found.as_dict()))["columns"][0]["name"] == "number"
     with pytest.raises(ValueError, match=r"there is no column 'prize'. Did you mean 'price'"):
         inspect_table(frame, target="prize")

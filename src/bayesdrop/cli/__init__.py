@@ -15,7 +15,7 @@ __all__ = ["build_app", "main"]
 def build_app() -> Any:
     """The typer application. Its commands import what they need, torch too, when they run."""
     typer = _typer()
-    # Only now: each of them declares its options with typer.
+    # Imported only now, since each declares its options with typer.
     from bayesdrop.cli.audit import audit
     from bayesdrop.cli.demo import demo
     from bayesdrop.cli.desk_demo import desk_demo
@@ -78,7 +78,7 @@ def _typer() -> Any:
     try:
         return importlib.import_module("typer")
     except ImportError:
-        # Only now: the errors come with torch, which help and version do without.
+        # Imported only now, since it imports torch, which help and version do without.
         from bayesdrop.errors import require
 
         return require("typer", extra="cli", owner="The command line")

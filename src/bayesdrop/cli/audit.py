@@ -12,7 +12,7 @@ __all__ = ["audit"]
 
 def audit(
     target: Annotated[
-        str, typer.Argument(help="package.module:function; it returns a model, or (model, inputs).")
+        str, typer.Argument(help="package.module:function that returns a model, or (model, inputs).")
     ],
 ) -> None:
     """List what is random in a model, what is not, and why."""

@@ -1,4 +1,4 @@
-"""`bayesdrop demo`: one network on the Mauna Loa record, drawn and scored."""
+"""`bayesdrop demo`: one network on the Mauna Loa CO2 record, with a picture and scores."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["demo"]
 
 def demo(
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the picture goes: .png, .pdf or .svg.")
+        Path, typer.Option("--output", "-o", help="The picture to write: .png, .pdf or .svg.")
     ] = Path("bayesdrop-demo.png"),
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed, the same numbers.")] = 0,
     draws: Annotated[int, typer.Option(min=2, help="How many functions are drawn.")] = 100,
     quiet: Quiet = False,
 ) -> None:
-    """Train a dropout network on the Mauna Loa CO2 record; draw and score what it knows."""
+    """Train a dropout network on the Mauna Loa CO2 record; plot and score its predictions."""
     from bayesdrop.plots import check_picture_path
 
     try:
@@ -34,7 +34,7 @@ def demo(
 def _demo(path: Path, *, seed: int, draws: int, quiet: bool) -> None:
     from bayesdrop.errors import require
 
-    # All that can be missing is asked for before training, which takes a while.
+    # What may be missing is checked before training, which takes a while.
     console = require("rich.console", extra="cli", owner="bayesdrop demo")
     require("matplotlib.figure", extra="plot", owner="bayesdrop demo")
     require("statsmodels.datasets.co2", extra="data", owner="bayesdrop demo")

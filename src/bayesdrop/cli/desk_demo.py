@@ -1,4 +1,4 @@
-"""`bayesdrop desk-demo`: a desk to sit down at, with a model that is unsure and a week of history."""
+"""`bayesdrop desk-demo`: a desk to try, with two models, simulated callers and a week of history."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["desk_demo"]
 def desk_demo(
     folder: Annotated[
         Path | None,
-        typer.Option(help="Keep models and labels here, and go on from them; else nothing is kept."),
+        typer.Option(help="Keep models and labels here, and go on from them; nothing is kept if left out."),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=1, max=65534, help="Of the digits; the table has the next.")
+        int, typer.Option(min=1, max=65534, help="Port of the digits; that of the table is the next one.")
     ] = 8080,
     traffic: Annotated[
         float, typer.Option(min=0, help="Seconds between simulated requests; 0 for none.")

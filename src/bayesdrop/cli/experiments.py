@@ -1,4 +1,4 @@
-"""`bayesdrop experiments list | run | table`: the papers, "paper / ours"."""
+"""`bayesdrop experiments list | run | table`: the papers' results beside ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ experiments = typer.Typer(help="Published tables and figures, run again.", no_ar
 
 @experiments.command("list")
 def list_experiments() -> None:
-    """Name every experiment and what it is."""
+    """List every experiment, and what it is."""
     from bayesdrop.experiments.registry import EXPERIMENTS, experiment_title
 
     width = max(map(len, EXPERIMENTS), default=0)
@@ -33,9 +33,11 @@ def list_experiments() -> None:
 @experiments.command()
 def run(
     name: Annotated[str, typer.Argument(help="One of `bayesdrop experiments list`.")],
-    preset: Annotated[str, typer.Option(help="default: the reproduction; smoke: seconds.")] = "default",
+    preset: Annotated[
+        str, typer.Option(help="default: the reproduction; smoke: a test of some seconds.")
+    ] = "default",
     quick: Annotated[
-        bool, typer.Option("--quick", help="Short for --preset quick, where there is one.")
+        bool, typer.Option("--quick", help="Short for --preset quick, which some experiments have.")
     ] = False,
     settings: Annotated[
         list[str] | None,
@@ -76,7 +78,7 @@ def run(
         for file in earlier or ():
             earlier_record(name, file)
         if engine == "local" and workers is not None:
-            raise ValueError("--workers is for --engine ray; of the engine local, say --processes.")
+            raise ValueError("--workers is for --engine ray; with --engine local, give --processes.")
         chosen = (
             None
             if (engine, address) == ("local", None)
@@ -154,7 +156,7 @@ def _run(
     print_table(record, console=console)
     for ending in ("json", "png"):
         path = (output / f"{record.stem}.{ending}").resolve()
-        # soft_wrap: a path is to be copied, so it is never broken over lines
+        # soft_wrap: a path is never broken over lines, so that it can be copied
         console.print(f"Written: {path}", soft_wrap=True, highlight=False, markup=False)
 
 

@@ -15,7 +15,7 @@ from bayesdrop.cli.tables import written_as
 
 __all__ = ["explain"]
 
-#: training rows that are taken of a table
+#: rows of the table of the fit that are compared with, at most
 _MOST_ROWS = 1000
 
 
@@ -26,7 +26,7 @@ def explain(
     ],
     row: Annotated[int, typer.Option("--row", min=1, help="Which row, counted from 1 below the header.")] = 1,
     training: Annotated[
-        Path | None, typer.Option("--data", help="The table of the fit, where the model keeps no rows.")
+        Path | None, typer.Option("--data", help="The table of the fit, if the model keeps no rows of it.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the explanation: an .html file.")

@@ -32,7 +32,7 @@ def export(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model that `fit` made as one ONNX file, from cells to predictions; checked by `predict`."""
+    """Write a model that `fit` made as one ONNX file, from cells to predictions; compared with `predict`."""
     with plain_errors():
         import json
 

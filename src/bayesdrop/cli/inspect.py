@@ -76,8 +76,8 @@ def inspect(
         if as_json:
             print(json.dumps(found.as_dict() | {"notes": table.notes}, indent=1))
         else:
-            written = "" if table.separator is None else f", cells between {table.separator!r}"
-            print_safely(f"{table.path}: {found.rows:,} rows, {len(found.columns)} columns{written}.")
+            separated = "" if table.separator is None else f", cells separated by {table.separator!r}"
+            print_safely(f"{table.path}: {found.rows:,} rows, {len(found.columns)} columns{separated}.")
             for note in table.notes:
                 print_safely(note)
             print_inspection(found)

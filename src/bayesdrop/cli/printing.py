@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from bayesdrop.harmless import visible
 
-__all__ = ["plain_errors", "print_rows", "print_safely", "watched"]
+__all__ = ["plain_errors", "print_rows", "print_safely", "shows_progress"]
 
 
 def print_rows(rows: Iterable[tuple[str, str, str]]) -> None:
-    """Rows of a name, a value and a hint, in columns."""
+    """Print rows of a name, a value and a hint, in columns."""
     rows = list(rows)
     width = max(len(name) for name, _, _ in rows)
     wide = max(len(value) for _, value, _ in rows)
@@ -21,21 +21,21 @@ def print_rows(rows: Iterable[tuple[str, str, str]]) -> None:
 
 
 def print_safely(line: str) -> None:
-    """A line with texts of the table in it, which must not give orders to the terminal."""
+    """Print a line that may have texts of a table in it, whose control characters are written out."""
     print(visible(line), flush=True)
 
 
-def watched(quiet: bool) -> bool:
-    """Whether somebody looks on who has not asked for quiet."""
+def shows_progress(quiet: bool) -> bool:
+    """Whether bars are to be shown: on a terminal, unless quiet was asked for."""
     return not quiet and sys.stderr.isatty()
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Say what is wrong in a sentence and exit with 2; nothing has been written by then."""
+    """Print an error as a sentence and exit with 2; nothing has been written by then."""
     try:
         yield
-    except BrokenPipeError:  # whoever read what is printed has gone: no fault of the table
+    except BrokenPipeError:  # nobody reads what is printed any more, which is no error of ours
         raise
     except KeyboardInterrupt:
         print("Stopped; nothing was written.", file=sys.stderr)

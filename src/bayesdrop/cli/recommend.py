@@ -9,15 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from bayesdrop.cli.options import AsJson, Force, Seed, Separator, WrittenModel
-from bayesdrop.cli.printing import plain_errors, print_rows, print_safely, watched
+from bayesdrop.cli.printing import plain_errors, print_rows, print_safely, shows_progress
 
 __all__ = ["recommend"]
 
-#: held-out users of each kind at the most
+#: validation users, and test users, at most
 _MOST_USERS = 2000
 
 Model = Annotated[Path, typer.Argument(help="A folder that `bayesdrop recommend fit` wrote.")]
-Choices = Annotated[Path, typer.Argument(help="A CSV or Parquet table: a row for every choice of a user.")]
+Choices = Annotated[Path, typer.Argument(help="A CSV or Parquet table with a row for each choice of a user.")]
 User = Annotated[str, typer.Option(help="The column of users.")]
 Item = Annotated[str, typer.Option(help="The column of items.")]
 Rating = Annotated[str | None, typer.Option(help="A column of ratings.")]
@@ -75,13 +75,13 @@ def lists(
     rating: Rating = None,
     at_least: AtLeast = None,
     seen_too: Annotated[bool, typer.Option("--seen-too", help="List items of the history as well.")] = False,
-    draws: Annotated[int, typer.Option(min=0, help="Draws that the spread is of; 0 for none.")] = 20,
+    draws: Annotated[int, typer.Option(min=0, help="Draws for the spread of scores; 0 for no spread.")] = 20,
     explore: Annotated[str | None, typer.Option(help="thompson or ucb.")] = None,
     separator: Separator = None,
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """A list for every user of a table: user, rank, item, score and its spread over draws."""
+    """Write a list for every user of a table: user, rank, item, score and its spread over draws."""
     with plain_errors():
         from bayesdrop.tables.writing import check_output, write_frame
 
@@ -92,7 +92,7 @@ def lists(
         found = recommender.recommend(choices, k, num_draws=draws, **options)
         unknown = int((found.known == 0).sum())
         if unknown:
-            print(f"{unknown:,} users have no item that the model knows: their list is everybody's.")
+            print(f"{unknown:,} users have no item that the model knows: their list is that of no choices.")
         write_frame(output, found.table().rename(columns={"user": user, "item": item}))
         print_safely(f"{len(found.users):,} lists: {output.resolve()}")
 
@@ -109,9 +109,9 @@ def evaluate(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Hide a fifth of every user's items, and see where the model ranks them.
+    """Hide a fifth of every user's items, and measure where the model ranks them.
 
-    For users that the model was not fitted to; of those that it was, it remembers what is hidden.
+    For users that the model was not fitted to: it remembers the hidden items of the others.
     """
     with plain_errors():
         from bayesdrop.recommend import evaluate_lists
@@ -139,7 +139,7 @@ def _choices(
 
 
 def _fitted(choices: Any, seed: int) -> tuple[Any, dict[str, Any]]:
-    """The model, and what is to be said of it."""
+    """The model, and what its report says."""
     from bayesdrop.cli.recommend_report import why_chosen
     from bayesdrop.recommend import Blend, Popularity, evaluate_lists
 
@@ -148,7 +148,7 @@ def _fitted(choices: Any, seed: int) -> tuple[Any, dict[str, Any]]:
     if held < 10:
         raise ValueError(f"there must be 100 users with at least 5 items to learn from; there are {users:,}.")
     split = choices.split_by_users(validation=held, test=held, seed=seed)
-    model = Blend(seed=seed).fit(split.train, split.validation, progress=watched(False))
+    model = Blend(seed=seed).fit(split.train, split.validation, progress=shows_progress(False))
     everybody = evaluate_lists(Popularity().fit(split.train), split.test, split.train)
     report = {
         "data": f"{len(choices):,} choices of {len(choices.users):,} users among {len(choices.items):,} "

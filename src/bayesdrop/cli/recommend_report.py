@@ -1,4 +1,4 @@
-"""The report of `bayesdrop recommend fit`: the numbers, what was tried, and what lists favour."""
+"""The report of `bayesdrop recommend fit`: measures, what was tried, and how popular listed items are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bayesdrop.page import Picture, note, page, table
 
 __all__ = ["render_recommender_report", "why_chosen"]
 
-#: how to read numbers, by how their names begin
+#: how to read measures, by how their names begin
 _HINTS = {
     "recall": "share of the hidden items that are listed",
     "NDCG": "1 is a perfect list; hits high up count more",
@@ -21,7 +21,7 @@ _HINTS = {
 
 
 def render_recommender_report(report: Mapping[str, Any], title: str) -> str:
-    """A page about a model of choices.
+    """The HTML page about a recommender.
 
     Args:
         report: what `report.json` holds.

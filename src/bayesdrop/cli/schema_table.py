@@ -11,12 +11,12 @@ from bayesdrop.harmless import visible
 
 __all__ = ["print_inspection", "print_schema"]
 
-#: characters of a line that goes into a file or a pipe
+#: characters of a line that is written to a file or a pipe
 _WIDE = 150
 
 
 def print_schema(schema: Any) -> None:
-    """What a fit makes of every column."""
+    """Print what a fit makes of every column."""
     rows = [
         (column.name, column.kind, column.format, str(column.width or ""), column.why)
         for column in schema.columns
@@ -25,7 +25,7 @@ def print_schema(schema: Any) -> None:
 
 
 def print_inspection(found: Any) -> None:
-    """How a table would be read, and below it what to look at."""
+    """Print how a table would be read, and below, what to look at."""
     rows = [
         (
             column.name,
@@ -55,7 +55,7 @@ def _print(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Seque
     for place, name in enumerate(header):
         table.add_column(name, justify="right" if place in right else "left", overflow="fold")
     for row in rows:
-        # As texts: what stands in a table is no markup and no order to the terminal.
+        # As texts: cells of a table are no markup, and their control characters are written out.
         table.add_row(*(Text(visible(cell)) for cell in row))
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDE
     Console(file=sys.stdout, width=wide, highlight=False).print(table)

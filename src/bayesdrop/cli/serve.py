@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bayesdrop.cli.options import Quiet
-from bayesdrop.cli.printing import plain_errors, print_safely, watched
+from bayesdrop.cli.printing import plain_errors, print_safely, shows_progress
 
 __all__ = ["people", "refit", "serve"]
 
@@ -18,59 +18,73 @@ SavedModel = Annotated[
     str, typer.Argument(help="A folder of `fit` or of an image classifier, or package.module:function.")
 ]
 Database = Annotated[
-    str | None, typer.Option(help="URL, as postgresql+psycopg://me@host/desk; MODEL.desk/desk.sqlite.")
+    str | None,
+    typer.Option(
+        help="URL, such as postgresql+psycopg://me@host/desk; if left out, a file desk.sqlite in the home."
+    ),
 ]
-Home = Annotated[Path | None, typer.Option(help="Folder of the database and of versions; MODEL.desk.")]
+Home = Annotated[
+    Path | None, typer.Option(help="Folder of the database and of versions; MODEL.desk if left out.")
+]
 Data = Annotated[Path | None, typer.Option(help="The table that the model was fitted to, for refits.")]
-Name = Annotated[str | None, typer.Option(help="Of the model in addresses; that of its folder.")]
+Name = Annotated[
+    str | None, typer.Option(help="Name of the model in addresses; that of its folder if left out.")
+]
 
 
 def serve(
     model: SavedModel,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; another than this machine needs tokens.")
+        str, typer.Option(help="Address to listen on; one that is not of this machine alone needs tokens.")
     ] = ("127.0.0.1"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for one that is free.")] = 8080,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")] = 8080,
     database: Database = None,
     home: Home = None,
     data: Data = None,
     name: Name = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name that the server may be called by, as behind a proxy.")
+        list[str] | None, typer.Option(help="A host name by which callers reach the server, as by a proxy.")
     ] = None,
     likelihood: Annotated[
         str | None,
         typer.Option(
-            help="Of package.module:function: categorical, bernoulli, gaussian, heteroscedastic, raw."
+            help="For package.module:function: categorical, bernoulli, gaussian, heteroscedastic or raw."
         ),
     ] = None,
     draws: Annotated[int | None, typer.Option(min=2, help="Functions drawn for an answer.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
-    level: Annotated[float | None, typer.Option(help="Coverage of the intervals.")] = None,
-    defer_above: Annotated[
-        float | None, typer.Option(help="Entropy, or std, of images and torch models that goes to a person.")
+    level: Annotated[
+        float | None, typer.Option(help="Coverage of the intervals; the model's own if left out.")
     ] = None,
-    max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request.")] = 32 * 2**20,
-    max_rows: Annotated[int, typer.Option(min=1, help="Rows of a request.")] = 50_000,
+    defer_above: Annotated[
+        float | None,
+        typer.Option(help="For images and torch models: rows of a larger entropy, or std, go to a person."),
+    ] = None,
+    max_body: Annotated[int, typer.Option(min=1, help="Bytes that a request may have.")] = 32 * 2**20,
+    max_rows: Annotated[int, typer.Option(min=1, help="Rows that a request may have.")] = 50_000,
     max_draws: Annotated[int, typer.Option(min=2, help="Draws that a request may ask for.")] = 1000,
     queue_rows: Annotated[int, typer.Option(min=1, help="Rows that may wait; beyond that, 429.")] = 100_000,
     workers: Annotated[int, typer.Option(min=1, help="Threads that predict.")] = 1,
-    rate: Annotated[float, typer.Option(min=0, help="Requests a second of one caller; 0 for any.")] = 0.0,
+    rate: Annotated[
+        float, typer.Option(min=0, help="Requests a second that a caller may send; 0 for no limit.")
+    ] = 0.0,
     random_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of rows that people see whatever the model thinks.")
+        float, typer.Option(min=0, max=1, help="Share of rows, picked at random, that people see anyway.")
     ] = 0.1,
     second_share: Annotated[
         float, typer.Option(min=0, max=1, help="Share of items that two people are asked about.")
     ] = 0.0,
-    lease: Annotated[float, typer.Option(min=1, help="Seconds that an item belongs to who got it.")] = 300.0,
+    lease: Annotated[
+        float, typer.Option(min=1, help="Seconds that an item belongs to the person who got it.")
+    ] = 300.0,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Stretch intervals by what labels teach, against drift.")
+        bool, typer.Option("--adaptive", help="Stretch intervals as new labels show drift.")
     ] = False,
     adaptive_by: Annotated[
-        str | None, typer.Option(help="The same for every value of a column, each for itself.")
+        str | None, typer.Option(help="A column: --adaptive, for each of its values separately.")
     ] = None,
 ) -> None:
-    """Answer requests, store them, and ask people about the uncertain ones: a page at /desk."""
+    """Answer requests, store them, and ask people about the uncertain ones on a page at /desk."""
     with plain_errors():
         _needed()
         from bayesdrop.serve.running import run
@@ -105,7 +119,7 @@ def serve(
         try:
             run(settings, say=print_safely)
         except KeyboardInterrupt:
-            # Asked to stop, and all that was accepted is done.
+            # What was accepted is done by now.
             print("Stopped.", file=sys.stderr)
 
 
@@ -115,12 +129,16 @@ def refit(
     database: Database = None,
     home: Home = None,
     name: Name = None,
-    force: Annotated[bool, typer.Option("--force", help="Answer with it even if it is not better.")] = False,
-    back: Annotated[bool, typer.Option("--back", help="One step back instead: the version before.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Answer with the new version even if it is not better.")
+    ] = False,
+    back: Annotated[
+        bool, typer.Option("--back", help="Do not train: answer with the version before again.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train the next version on the old data and the labels; it answers only if it is better."""
+    """Train a new version on the old data and the new labels; it answers only if it is better."""
     with plain_errors():
         _needed()
         import json
@@ -140,7 +158,7 @@ def refit(
                 print(f"Version {before.version} answers.")
                 return
             say = (lambda line: None) if quiet or as_json else print_safely
-            result = run_refit(settings, store, force=force, say=say, progress=watched(quiet))
+            result = run_refit(settings, store, force=force, say=say, progress=shows_progress(quiet))
         if as_json:
             print(json.dumps(asdict(result), indent=1))
             return
@@ -149,16 +167,17 @@ def refit(
 
 
 def _told(trial: dict[str, Any]) -> str:
+    """The measures of the old and the new model in a trial, as text."""
     parts = [f"{name} {trial['old'][name]:.4g} -> {trial['new'][name]:.4g}" for name in trial["old"]]
     return "; ".join(parts)
 
 
 def people(
     model: SavedModel,
-    add: Annotated[str | None, typer.Option(help="A new person or program; prints the token.")] = None,
-    role: Annotated[str, typer.Option(help="reader, labeller or admin.")] = "labeller",
-    renew: Annotated[str | None, typer.Option(help="A new token in place of the old one.")] = None,
-    disable: Annotated[str | None, typer.Option(help="Accept nothing more from somebody.")] = None,
+    add: Annotated[str | None, typer.Option(help="Name of a new person or program; prints a token.")] = None,
+    role: Annotated[str, typer.Option(help="Of --add: reader, labeller or admin.")] = "labeller",
+    renew: Annotated[str | None, typer.Option(help="Name of who gets a new token for the old one.")] = None,
+    disable: Annotated[str | None, typer.Option(help="Name of who is not let in any more.")] = None,
     database: Database = None,
     home: Home = None,
     name: Name = None,

@@ -14,10 +14,10 @@ __all__ = ["clean_stops"]
 
 @contextmanager
 def clean_stops() -> Iterator[None]:
-    """Both signals raise KeyboardInterrupt; what comes of it ends in 130 (Ctrl-C) or 143 (SIGTERM).
+    """Both signals raise KeyboardInterrupt, and the program exits with 130 (Ctrl-C) or 143 (SIGTERM).
 
-    A library that is interrupted while it is imported may raise an error of its own instead, such as
-    ImportError. It says nothing about the library, so that it is not shown.
+    A library that is interrupted while it is imported may raise another error, such as ImportError, which is
+    then not shown.
     """
     came: list[int] = []
 
@@ -29,7 +29,7 @@ def clean_stops() -> Iterator[None]:
     try:
         yield
     except SystemExit as error:
-        # 0: it was done already.
+        # With exit code 0 the work was done already.
         if came and error.code:
             raise SystemExit(128 + came[-1]) from None
         raise

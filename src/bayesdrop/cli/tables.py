@@ -37,7 +37,7 @@ from bayesdrop.cli.options import (
     Workers,
     WrittenModel,
 )
-from bayesdrop.cli.printing import plain_errors, print_rows, print_safely, watched
+from bayesdrop.cli.printing import plain_errors, print_rows, print_safely, shows_progress
 from bayesdrop.cli.schema_table import print_schema
 from bayesdrop.harmless import visible
 
@@ -66,19 +66,19 @@ def fit(
     draws: Annotated[int | None, typer.Option(min=2, help="Functions drawn for a prediction.")] = None,
     held_out: Annotated[
         float | None,
-        typer.Option(help="Share of rows that no network sees; without it each holds out a part."),
+        typer.Option(help="Share of rows that no network sees; if left out, each holds out other rows."),
     ] = None,
     refit: Annotated[bool, typer.Option("--refit", help="Fit once more to all rows at the end.")] = False,
     level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
     defer_share: Annotated[
-        float | None, typer.Option(help="Hand over at most this share of rows; 0.05.")
+        float | None, typer.Option(help="Hand at most this share of rows to a person; 0.05 if left out.")
     ] = None,
     defer_error: DeferError = None,
     defer_by: Annotated[
         str | None, typer.Option(help="std, epistemic, aleatoric; entropy, mutual_information, max_prob.")
     ] = None,
     groups: Annotated[
-        str | None, typer.Option(help="A column whose rows of one value are held out together.")
+        str | None, typer.Option(help="A column, as of patients: rows of one value are held out together.")
     ] = None,
     schema: SchemaFile = None,
     categorical: Categorical = None,
@@ -98,7 +98,7 @@ def fit(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a table, try it on held-out rows, and write a model folder with a report."""
+    """Fit a table, measure the model on held-out rows, and write its folder with a report."""
     with plain_errors():
         from bayesdrop.tables import FitOptions, Rule, read_schema
 
@@ -139,7 +139,7 @@ def predict(
     data: Annotated[
         list[str],
         typer.Argument(
-            help="A table with the model's columns, or - for standard input; or files, folders, patterns."
+            help="A table with the model's columns, or - for standard input; or several: folders, patterns."
         ),
     ],
     output: Annotated[
@@ -180,11 +180,11 @@ def predict(
         fitted = written_as(load_table_model(model), numbers, dates)
         rule = rule_of(fitted, defer_share, defer_error, defer_by)
         asked = {"level": level, "rule": rule, "prefix": prefix, "chunk_rows": chunk_rows, "force": force}
-        asked |= {"progress": watched(quiet)}
+        asked |= {"progress": shows_progress(quiet)}
         reading = {"separator": separator, "encoding": encoding, "sheet": sheet}
         if _is_for_parts(data, output):
             parts = {"part_rows": part_rows, "format": format, "schema": fitted.schema, "reading": reading}
-            outcome = _score_parts(
+            scored, notes, written = _score_parts(
                 model,
                 data,
                 output,
@@ -195,8 +195,7 @@ def predict(
             if (engine, address, workers, format) != ("local", None, None, None):
                 want = "for a folder of parts; give a folder as --output"
                 raise ValueError(f"--engine, --address, --workers and --format are {want}.")
-            outcome = _score_one(fitted, data[0], Path(output), reading, asked)
-        scored, notes, written = outcome
+            scored, notes, written = _score_one(fitted, data[0], Path(output), reading, asked)
         if quiet:
             print(written)
             return
@@ -209,7 +208,7 @@ def predict(
 
 
 def _is_for_parts(data: Sequence[str], output: str) -> bool:
-    """Whether the output is a folder of parts: it is one, or is called so; or there are many tables."""
+    """Whether the output is a folder for parts: it is one, or has no ending. Raises if it cannot be one."""
     is_folder = "://" in output or output.endswith("/") or Path(output).is_dir() or not Path(output).suffix
     if len(data) > 1 and not is_folder:
         raise ValueError(f"the output of {len(data)} tables must be a folder; got {output}.")
@@ -221,6 +220,7 @@ def _is_for_parts(data: Sequence[str], output: str) -> bool:
 def _score_one(
     fitted: Any, data: str, output: Path, reading: dict[str, str | None], asked: dict[str, Any]
 ) -> tuple[Any, Sequence[str], str]:
+    """Counts of what was met, notes for a person, and where the output is."""
     from bayesdrop.tables import open_table, score_file
 
     options: dict[str, Any] = dict(reading)
@@ -231,6 +231,7 @@ def _score_one(
 def _score_parts(
     model: Path, data: Sequence[str], output: str, engine: dict[str, Any], asked: dict[str, Any]
 ) -> tuple[Any, Sequence[str], str]:
+    """Counts of what was met, notes for a person, and where the output is."""
     from bayesdrop.engines import WorkersLost, make_engine
     from bayesdrop.scoring import score_tables
 
@@ -262,7 +263,7 @@ def evaluate(
     as_json: AsJson = False,
     force: Force = False,
 ) -> None:
-    """Compare predictions with the targets of a table: errors, calibration, what deferral buys."""
+    """Compare predictions with the targets of a table: errors, calibration, what deferral does to errors."""
     with plain_errors():
         from bayesdrop.storage import write_file
         from bayesdrop.tables import load_table_model, open_table
@@ -291,7 +292,7 @@ def evaluate(
 def _fit(data: Path, output: Path, options: Any, reading: dict[str, Any], force: bool, quiet: bool) -> None:
     from bayesdrop.errors import require
 
-    # All that can be missing or wrong is asked for before training, which takes a while.
+    # What may be missing or wrong is checked before training, which takes a while.
     for module, extra in (("pandas", "tables"), ("sklearn", "tables"), ("matplotlib.figure", "plot")):
         require(module, extra=extra, owner="bayesdrop fit")
     from bayesdrop.tables import fit_table, open_table, save_table_model
@@ -305,7 +306,7 @@ def _fit(data: Path, output: Path, options: Any, reading: dict[str, Any], force:
             print_safely(line)
 
     def show(schema: Any) -> None:
-        """A table for who looks on, lines for a file or a pipe."""
+        """Print the schema: a table on a terminal, lines in a file or a pipe."""
         if sys.stdout.isatty() and not quiet:
             print_schema(schema)
             return
@@ -320,8 +321,8 @@ def _fit(data: Path, output: Path, options: Any, reading: dict[str, Any], force:
         return frame
 
     table = open_table(data, **reading)
-    # The frame is given away, so that it is gone when it is not needed any more.
-    fitted = fit_table(read(), options, say=say, show=show, progress=watched(quiet))
+    # No name is kept for the frame, so that `fit_table` can free it.
+    fitted = fit_table(read(), options, say=say, show=show, progress=shows_progress(quiet))
     result = fit_evaluation(fitted)
     report = result.report(f"{table.path.name}: {options.target}")
     save_table_model(fitted.model, output, report=report, force=force)
@@ -337,6 +338,7 @@ def _fit(data: Path, output: Path, options: Any, reading: dict[str, Any], force:
 def _ways(
     numbers: Sequence[str] | None, dates: Sequence[str] | None
 ) -> tuple[dict[str, str], dict[str, str]]:
+    """Ways to write numbers and dates, by name of column."""
     from bayesdrop.tables.spelling import DATES, NUMBERS
     from bayesdrop.tables.wishes import ways_of
 
@@ -344,7 +346,7 @@ def _ways(
 
 
 def written_as(model: Any, numbers: Sequence[str] | None, dates: Sequence[str] | None) -> Any:
-    """The model, for a table that writes numbers or dates in another way."""
+    """The model with its schema changed for a table that writes numbers or dates in another way."""
     from bayesdrop.tables.wishes import check_known
 
     numbers_of, dates_of = _ways(numbers, dates)
@@ -358,7 +360,7 @@ def _names(schema: Any) -> list[str]:
 
 
 def rule_of(model: Any, share: float | None, error: float | None, by: str | None) -> Any:
-    """The rule of deferral that the options ask for; what they leave open is the model's own."""
+    """The deferral rule that the options ask for; the model's own where they are left out."""
     from bayesdrop.tables import Rule
 
     if share is None and error is None:
@@ -373,6 +375,7 @@ def check_level(level: float | None) -> None:
 
 
 def _widths(text: str | None) -> tuple[int, ...] | None:
+    """Widths of hidden layers from "64,64"."""
     if text is None:
         return None
     try:

@@ -243,7 +243,7 @@ class AgentStack:
 
     def _step(self) -> None:
         """Plain SGD with the regulariser of `QLearning`."""
-        learning, blocks = self.learning, self.parameters.blocks
+        learning, blocks = self.learning, self.parameters.tensors
         if self.settings.learns_rates:
             self.stack.set_num_data(torch.full((len(self) * self.members,), float(self.age)))
             self.stack.add_prior()

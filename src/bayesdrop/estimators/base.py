@@ -1,4 +1,4 @@
-"""What regression and classification share: options, recipes, rows that come later, files."""
+"""What regression and classification share: options, recipes, further rows, predictions, files."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from bayesdrop.stacked.table import TrainingTable
 __all__ = ["DropoutEstimator", "PreparedEstimator"]
 
 #: numbers of draws that are held at a time
-_ROWS_AT_A_TIME = 2**22
-#: bytes of the weights of draws that are held
+_NUMBERS = 2**22
+#: bytes that the weights of prepared draws may take
 _MOST_HELD = 2**28
 
 
@@ -80,7 +80,7 @@ class DropoutEstimator(BaseEstimator):
 
         Args:
             rows: N.
-            columns: inputs.
+            columns: K.
         """
         self._check_options()
         made = preset_recipe(self.preset, rows, columns, **self._preset_options())
@@ -103,7 +103,7 @@ class DropoutEstimator(BaseEstimator):
         return made if self.num_draws is None else replace(made, num_draws=self.num_draws)
 
     def _check_options(self) -> None:
-        """Options of the estimator itself; those of the networks are checked by `Settings`."""
+        """Check the options of the estimator itself; `Settings` checks those of the networks."""
         for name, options in (("preset", tuple(PRESETS)), ("search", ("preset", "none", "grid", "bayes"))):
             if not is_one_of(getattr(self, name), options):
                 want = f"one of {', '.join(map(repr, options))}"
@@ -118,7 +118,7 @@ class DropoutEstimator(BaseEstimator):
             raise TypeError(must(self._owner, "grid", "a mapping of settings to lists of values", self.grid))
 
     def _seed(self) -> int:
-        """A seed from `random_state`: an int, a `RandomState`, or None for one by chance."""
+        """A seed from `random_state`: an int, a `RandomState`, or None for a random one."""
         state = self.random_state
         if state is not None and not isinstance(state, np.random.RandomState):
             state = whole_number(self._owner, "random_state", state, at_least=0, at_most=2**32 - 1)
@@ -128,10 +128,14 @@ class DropoutEstimator(BaseEstimator):
         return {"noise": self._noise()} if self._noise() is not None else {}
 
     def _noise(self) -> NoiseModel | None:
+        """The noise model; the preset's if None."""
         return None
 
     def _changed(self, candidate: Candidate) -> Candidate:
-        # An option that is a setting too replaces it where it is given, but for noise and patience.
+        """The candidate with the options that were given put into its settings.
+
+        The noise is left to the preset, and patience counts with `early_stopping` only.
+        """
         shared = {field.name for field in fields(self)} & set(Settings.__dataclass_fields__)
         given = {name: getattr(self, name) for name in shared - {"noise", "patience"}}
         changes = {name: value for name, value in given.items() if value is not None}
@@ -150,6 +154,7 @@ class DropoutEstimator(BaseEstimator):
         return replace(candidate, settings=settings, bins=candidate.bins if self.bins is None else self.bins)
 
     def _gridded(self, first: Candidate) -> Iterator[Candidate]:
+        """A candidate with every combination of the grid's values, else as the first."""
         grid = dict(self.grid or {"p": [0.005, 0.02, 0.05, 0.1, 0.2], "length_scale": [1e-2, 1.0]})
         known = {*Settings.__dataclass_fields__, "bins"}
         if not set(grid) <= known:
@@ -190,7 +195,7 @@ class DropoutEstimator(BaseEstimator):
         self._table: TrainingTable | None = table
 
     def _grow_table(self, x: Array, y: NDArray[Any], weight: Array | None, groups: Any = None) -> None:
-        """Further rows for networks that are there already."""
+        """Train the networks further, on the rows of the fit and these."""
         table = getattr(self, "_table", None)
         if table is None:
             raise ValueError(
@@ -216,7 +221,7 @@ class DropoutEstimator(BaseEstimator):
         self._table = grown
 
     def _grouped(self, groups: Any, x: Array, *, new: bool = True) -> NDArray[np.int64] | None:
-        """(N,) numbers of groups that were given by names or numbers; unless `new`, names keep theirs."""
+        """(N,) groups as 0, 1, ..., from names or numbers; unless `new`, known names keep their numbers."""
         if new:
             self._groups: dict[Any, int] = {}
         if groups is None:
@@ -257,9 +262,11 @@ class DropoutEstimator(BaseEstimator):
     def out_of_fold(self) -> Iterator[tuple[NDArray[np.int64], Prediction]]:
         """Predictions of the rows of the fit by the networks that did not see them, some rows at a time.
 
-        They measure the estimator without rows of their own: every network of the default holds out a part
-        of the rows. Yields places of rows, among those of weight above 0, and their predictions; none where
-        networks were fitted to all rows, and of long tables at most 4,000 rows.
+        They measure the estimator without a test set: every network of the default holds out a part of the
+        rows.
+
+        Yields: places of rows, counted among those of weight above 0, and their predictions: of 4,000 random
+            rows at most, and of none where networks were fitted to all rows.
         """
         check_is_fitted(self)
         table = getattr(self, "_table", None)
@@ -274,7 +281,7 @@ class DropoutEstimator(BaseEstimator):
 
         Args:
             rows: N.
-            columns: inputs.
+            columns: K.
         """
         recipe = self.recipe(rows, columns)
         return recipe.parts > 0 and not recipe.refit
@@ -307,8 +314,8 @@ class DropoutEstimator(BaseEstimator):
         """(N, K) which cells lie far outside the columns of the fit; do not trust a row that has one.
 
         A cell is outside when it is farther from the seen values than the distance between the column's
-        1 % and 99 % quantiles. Predictions take it for a value at that distance, so that they stay of the
-        size of what was learned at the edge.
+        1 % and 99 % quantiles. Predictions take it for a value at that distance, so that they are of the size
+        of predictions at the edge of the table.
 
         Args:
             X: (N, K) columns.
@@ -345,7 +352,7 @@ class DropoutEstimator(BaseEstimator):
             yield mixture.predict(x[start : start + rows], num_draws, seed, BLOCK_ROWS if blocks else None)
 
     def prepared(self, *, num_draws: int | None = None, seed: int = 0) -> PreparedEstimator:
-        """For many predictions with the same draws: what does not depend on the rows is made once.
+        """The estimator with its draws made once, for many predictions with the same draws.
 
         Args:
             num_draws: T of all networks together; the recipe's if None.
@@ -367,7 +374,7 @@ class DropoutEstimator(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The estimator of a file that `save` wrote."""
+        """The estimator from a file that `save` wrote."""
         made: Self = read_estimator(cls, path)
         return made
 
@@ -378,11 +385,11 @@ class DropoutEstimator(BaseEstimator):
 class PreparedEstimator:
     """A fitted estimator's draws, held for many predictions; made by `DropoutEstimator.prepared`.
 
-    Draws whose weights would take more than 256 MB are made anew in every call.
+    If the weights of all draws would take more than 256 MB, draws are made anew in every call.
 
     Args:
         mixture: the networks.
-        num_draws: T; the mixture's own if None.
+        num_draws: T of all networks together; the mixture's own if None.
         seed: of the draws.
     """
 
@@ -405,11 +412,11 @@ class PreparedEstimator:
 
 def _rows_at_a_time(mixture: Mixture, num_draws: int) -> int:
     outputs = mixture.components[0].network.widths[-1] + 1
-    return max(1, _ROWS_AT_A_TIME // (num_draws * outputs))
+    return max(1, _NUMBERS // (num_draws * outputs))
 
 
 def _joblib_engine() -> Engine | None:
-    """Ray, where `joblib.parallel_config("ray")` is in force; None elsewhere."""
+    """Ray, inside of `joblib.parallel_config("ray")`; None elsewhere."""
     backend = get_active_backend()[0]
     return RayEngine() if type(backend).__module__.startswith("ray.") else None
 
@@ -419,11 +426,11 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def large_numbers() -> np.errstate:
-    """While scikit-learn checks columns: it sums them up, and numbers near 1e308 have no sum."""
+    """Silence overflow while scikit-learn checks columns: it sums them, and numbers near 1e308 overflow."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
-def as_numbers(value: torch.Tensor) -> NDArray[np.float64]:
-    """A tensor as an array."""
+def as_array(value: torch.Tensor) -> NDArray[np.float64]:
+    """A tensor as an array of the same shape."""
     array: NDArray[np.float64] = value.detach().numpy()
     return array

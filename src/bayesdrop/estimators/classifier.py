@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from bayesdrop.errors import must, told_by
-from bayesdrop.estimators.base import DropoutEstimator, as_numbers, large_numbers
+from bayesdrop.estimators.base import DropoutEstimator, as_array, large_numbers
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.settings import NoiseModel
 
@@ -22,8 +22,9 @@ __all__ = ["DropoutClassifier"]
 class DropoutClassifier(ClassifierMixin, DropoutEstimator):
     """Classification with Bayesian dropout networks.
 
-    The options are those of `DropoutRegressor` without the noise. `predict_dist(X)` has entropy, mutual
-    information and variation ratio of every row; its classes are in the order of `classes_`.
+    The options are those of `DropoutRegressor`, which says more of some, without the noise. `predict_dist(X)`
+    has entropy, mutual information and variation ratio of every row; its classes are in the order of
+    `classes_`.
 
     Several labels a row: with y of shape (N, L), of 0 and 1, every column is a yes or no of its own
     (`bayesdrop.Bernoulli`), and probabilities, predictions and uncertainties have that shape too.
@@ -34,23 +35,23 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
             "variational" or "meanfield".
         hidden: width of every hidden layer, or an int for one layer.
         activation: "relu", "silu", "gelu" or "tanh".
-        p: chance of dropping hidden units: one number, or one per hidden layer.
-        input_p: chance of dropping inputs.
-        length_scale: prior length scale l.
+        p: chance of dropping hidden units, or where learned rates start: one number, or one per hidden layer.
+        input_p: the same for inputs.
+        length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
         temperature: of the concrete relaxation.
-        per_unit: learned rates for every unit instead of every layer.
+        per_unit: learn a rate for every unit instead of every layer.
         bins: intervals of the columns' encoding; 0 for none.
         search: "preset", "none", "grid" or "bayes".
         grid: mapping of settings to lists of values.
-        restarts: networks of the mixture.
+        restarts: networks of the mixture (rounded up to whole blocks where rows are held out).
         epochs: passes over the data.
         batch_size: rows of a step.
         lr: learning rate.
         schedule: "one-cycle" or "constant".
         clip_norm: largest norm of a network's gradient.
-        early_stopping: stop a network when rows that it does not see say so.
-        patience: checks without improvement before it stops.
+        early_stopping: stop a network when rows that it does not see are no longer predicted better.
+        patience: checks without improvement before it stops; there are some 50 checks in all.
         num_draws: draws of all networks together.
         processes: train over so many processes.
         random_state: seed of everything random.
@@ -59,8 +60,9 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
     Attributes:
         classes_: the labels; with several labels a row, the numbers of their columns.
         multilabel_: whether a row has several labels.
-        mixture_: the networks.
+        mixture_: the networks, a `bayesdrop.stacked.Mixture`.
         search_results_: candidates, their log-likelihood on held-out rows, how often each was picked.
+        rates_: mean drop rate of every layer of every network.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(80, 2))
@@ -79,8 +81,8 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
             X: (N, K) numbers, an array or a frame.
             y: (N,) labels, or (N, L) of 0 and 1.
             sample_weight: (N,) weights of the rows; those of weight 0 are left out.
-            groups: (N,) names or numbers of groups, as of patients or shops, of which new rows may have new
-                ones. Rows of one group are never held out apart.
+            groups: (N,) names or numbers of groups, as of patients or shops, where new rows come from new
+                groups. Rows of one group are held out together.
         """
         x, labels = self._validated(X, y, reset=True)
         if self.multilabel_:
@@ -103,7 +105,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         *,
         groups: Any = None,
     ) -> Self:
-        """Go on with further rows: the networks are trained on all rows so far, from where they are.
+        """Add rows: the networks are trained further, on all rows so far.
 
         Args:
             X: (N, K) numbers.
@@ -111,7 +113,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
             classes: all labels there will ever be, in the first call; those of `y` if None. With several
                 labels a row, the numbers of the columns.
             sample_weight: (N,) weights of the rows.
-            groups: (N,) where the first rows had groups, and only then.
+            groups: (N,) groups of these rows, if the first rows had groups, and only then.
         """
         if not self.__sklearn_is_fitted__():
             x, labels = self._validated(X, y, reset=True)
@@ -129,15 +131,15 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Array:
-        """(N, K) class probabilities, in the order of `classes_`; (N, L) chances of yes with several labels.
+        """(N, K) class probabilities, in the order of `classes_`; with several labels (N, L) chances of 1.
 
         Args:
             X: (N, columns) numbers.
         """
-        probs = np.concatenate([as_numbers(one.probs) for one in self.predictions(X)])
+        probs = np.concatenate([as_array(one.probs) for one in self.predictions(X)])
         if self.multilabel_:
             return probs
-        # Of exactly one in sum, as whoever reads them may ask.
+        # Without the rounding of draws: some readers of probabilities check that they sum to 1.
         value: Array = probs / probs.sum(1, keepdims=True)
         return value
 
@@ -163,8 +165,8 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         """
         x = self._checked(X)
         if self.multilabel_:
-            return as_numbers(self.mixture_.log_prob(x, self._yes_or_no(np.asarray(y))))
-        return as_numbers(self.mixture_.log_prob(x, self._places(np.asarray(y))))
+            return as_array(self.mixture_.log_prob(x, self._yes_or_no(np.asarray(y))))
+        return as_array(self.mixture_.log_prob(x, self._places(np.asarray(y))))
 
     def _preset_options(self) -> dict[str, Any]:
         return {"noise": self._noise()}
@@ -209,7 +211,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         return np.asarray(yes, dtype=np.bool_)
 
     def _places(self, labels: NDArray[Any]) -> NDArray[np.int64]:
-        """Labels as 0, 1, ..."""
+        """(N,) labels as their places in `classes_`."""
         unknown = set(np.unique(labels).tolist()) - set(self.classes_.tolist())
         if unknown:
             shown = sorted(map(str, unknown))[:5]

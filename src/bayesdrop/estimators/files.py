@@ -28,7 +28,7 @@ _E = TypeVar("_E")
 
 
 def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
-    """Networks, encoders and scales as tensors; options and names as JSON."""
+    """Write networks, encoders and scales as tensors; options and names as JSON."""
     mixture: Mixture = estimator.mixture_
     tensors: dict[str, Tensor] = {}
     components: list[dict[str, Any]] = []
@@ -80,7 +80,7 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def read_estimator(kind: type[_E], path: str | os.PathLike[str]) -> _E:
-    """The estimator of a file, which must hold one of class `kind`."""
+    """The estimator from a file, which must hold one of class `kind`."""
     owner = f"{kind.__name__}.load"
     tensors, header = read_tensors(path, kind=_KIND, owner=owner)
     if header.get("class") != kind.__name__:
@@ -95,7 +95,7 @@ def read_estimator(kind: type[_E], path: str | os.PathLike[str]) -> _E:
 
 
 def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) -> _E:
-    tensors = dict(stored)  # each is taken out when it has found its place
+    tensors = dict(stored)  # each is taken out when it is used: what is left at the end does not belong there
     columns = header["columns"]
     components = [_component(place, row, tensors) for place, row in enumerate(header["components"])]
     _check("components", bool(components) and is_count(columns))
@@ -107,7 +107,7 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
     if "target.mean" in tensors:
         mean, scale = tensors.pop("target.mean"), tensors.pop("target.scale")
         _check("target", mean.dim() == 1 and mean.shape == scale.shape)
-        # Files of before have none.
+        # Files of earlier versions have no "warp".
         warp = Warp.from_dict(header.get("warp") or {})
         _check("warp", warp.is_plain or len(mean) == 1)
         target = TargetScale(_array(mean), _array(scale), warp)
@@ -165,13 +165,13 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
 
 
 def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> Component:
-    """A network; its tensors are taken out of `tensors`."""
+    """Network `place` of a mixture; its tensors are taken out of `tensors`."""
     settings = Settings(**{**row["settings"], "p": _rate(row["settings"]["p"])})
     _check("settings", settings.as_dict() == row["settings"])
     widths = row["widths"]
     _check("widths", all(map(is_count, widths)) and tuple(widths[1:-1]) == settings.hidden)
     _check("numbers", all(is_count(row[name]) for name in ("seed", "num_data")))
-    # Encoders were named by their number of bins alone before there were trees.
+    # In files of earlier versions, encoders had no names but their numbers of bins.
     encoder = row["encoder"] if "encoder" in row else f"{row['bins']} bins"
     _check("encoder", isinstance(encoder, str))
     layers = list(pairwise(widths))
@@ -202,7 +202,7 @@ def _component(place: int, row: dict[str, Any], tensors: dict[str, Tensor]) -> C
 
 
 def _widths(settings: Settings, place: int, name: str, tensors: dict[str, Tensor]) -> list[Tensor | None]:
-    """Widths of Gaussian weights, layer by layer; none of a layer whose weights are points."""
+    """Widths of Gaussian weights, layer by layer; None for a layer without noise."""
     if not settings.has_widths:
         return []
     return [

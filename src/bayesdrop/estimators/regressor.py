@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from bayesdrop.errors import is_one_of, must, real_number, told_by
-from bayesdrop.estimators.base import DropoutEstimator, as_numbers, large_numbers
+from bayesdrop.estimators.base import DropoutEstimator, as_array, large_numbers
 from bayesdrop.predict import Prediction
 from bayesdrop.stacked.encode import Array
 from bayesdrop.stacked.out_of_fold import interval_levels
@@ -25,9 +25,10 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
     """Regression with Bayesian dropout networks: a mean, and how far the truth may be from it.
 
     Columns and targets are standardised inside; everything that comes out is in the target's units. The
-    default fits a mixture of dropout posteriors: wide networks that predict their own noise, with and
-    without a piecewise-linear encoding of the columns, each of which holds out some rows; what they say
-    about those rows chooses the mixture and sets its noise (see `bayesdrop.stacked.FitRecipe`).
+    default fits a mixture of dropout posteriors: networks that predict their own noise, with and without a
+    piecewise-linear encoding of the columns, with and without predictions of boosted trees among their
+    inputs. Each holds out some rows, and what they say about those rows chooses the mixture and sets its
+    noise (see `bayesdrop.stacked.FitRecipe`).
 
     Args:
         preset: "default", "quick", "best", or a paper's protocol: "gal2016", "gal2018", "two-layers".
@@ -36,15 +37,15 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             not None.
         hidden: width of every hidden layer, or an int for one layer.
         activation: "relu", "silu", "gelu" or "tanh".
-        p: chance of dropping hidden units, where learned rates start: one number, or one per hidden layer.
-        input_p: chance of dropping inputs.
+        p: chance of dropping hidden units, or where learned rates start: one number, or one per hidden layer.
+        input_p: the same for inputs.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
         temperature: of the concrete relaxation.
-        per_unit: learned rates for every unit instead of every layer.
+        per_unit: learn a rate for every unit instead of every layer.
         noise: "fixed", "map", "learned" or "heteroscedastic"; the preset's if None.
-        noise_std: standard deviation of a fixed noise in the target's units, or where it starts in units of
-            the target's own.
+        noise_std: standard deviation of a "fixed" noise in the target's units, or where other noise starts,
+            in standard deviations of the target.
         bins: intervals of the columns' encoding; 0 for none.
         search: "preset": as the preset does. "none": one candidate, trained on all rows. "grid": `grid`
             around the first candidate. "bayes": p and length scale by a Gaussian process (needs the extra
@@ -56,7 +57,7 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         lr: learning rate.
         schedule: "one-cycle" or "constant".
         clip_norm: largest norm of a network's gradient.
-        early_stopping: stop a network when rows that it does not see say so.
+        early_stopping: stop a network when rows that it does not see are no longer predicted better.
         patience: checks without improvement before it stops; there are some 50 checks in all.
         num_draws: draws of all networks together.
         processes: train over so many processes; on Ray inside of `joblib.parallel_config("ray")`.
@@ -64,9 +65,9 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         progress: show a bar (needs the extra "cli").
 
     Attributes:
-        mixture_: the networks.
+        mixture_: the networks, a `bayesdrop.stacked.Mixture`.
         search_results_: candidates, their log-likelihood on held-out rows, how often each was picked.
-        rates_: drop rates of every layer of every network.
+        rates_: mean drop rate of every layer of every network.
 
     >>> import numpy as np
     >>> x = np.linspace(-2, 2, 60)[:, None]
@@ -93,21 +94,21 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             X: (N, K) numbers, an array or a frame.
             y: (N,) or (N, D) targets.
             sample_weight: (N,) weights of the rows; those of weight 0 are left out.
-            groups: (N,) names or numbers of groups, as of patients or shops, of which new rows may have new
-                ones. Rows of one group are never held out apart, and intervals hold for rows of new groups.
+            groups: (N,) names or numbers of groups, as of patients or shops, where new rows come from new
+                groups. Rows of one group are held out together, and intervals hold for rows of new groups.
         """
         x, target = self._validated(X, y, reset=True)
         self._fit_table(x, target, self._weight(sample_weight, x), None, self._grouped(groups, x))
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
-        """Go on with further rows: the networks are trained on all rows so far, from where they are.
+        """Add rows: the networks are trained further, on all rows so far.
 
         Args:
             X: (N, K) numbers.
             y: (N,) or (N, D) targets.
             sample_weight: (N,) weights of the rows.
-            groups: (N,) where the first rows had groups, and only then.
+            groups: (N,) groups of these rows, if the first rows had groups, and only then.
         """
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y, sample_weight, groups=groups)
@@ -123,17 +124,17 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             return_std: whether to give the standard deviation, noise included.
         """
         parts = [(one.mean, one.std) for one in self.predictions(X)]
-        mean = np.concatenate([as_numbers(part[0]) for part in parts])
+        mean = np.concatenate([as_array(part[0]) for part in parts])
         if not return_std:
             return self._shaped(mean)
-        return self._shaped(mean), self._shaped(np.concatenate([as_numbers(part[1]) for part in parts]))
+        return self._shaped(mean), self._shaped(np.concatenate([as_array(part[1]) for part in parts]))
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
-        """Lower and upper ends of intervals that hold a share `level` of targets.
+        """Lower and upper ends, (N,) or (N, D) each, of intervals that hold a share `level` of targets.
 
-        They are quantiles of the predictive distribution, as many of its probability between them as it took
-        for `level` of the rows of the fit, each predicted by the networks that held it out (see
-        `bayesdrop.stacked.out_of_fold`). Where no rows were held out, or too few, the distribution's own.
+        They are the predictive distribution's central interval of a probability that is set by the rows of
+        the fit: it held `level` of these, each predicted by the networks that had not seen it (see
+        `bayesdrop.stacked.out_of_fold`). If no rows were held out, or too few, the probability is `level`.
 
         Args:
             X: (N, K) numbers.
@@ -155,18 +156,18 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         Args:
             prediction: of this estimator.
             level: in (0, 1).
-            shares: that set the interval; those of the fit if None.
+            shares: (n, D) that set the interval, see `bayesdrop.stacked.Mixture`; those of the fit if None.
         """
         shares = self.mixture_.shares if shares is None else shares
         levels = np.full(self._num_targets, level) if shares is None else interval_levels(shares, level)
         ends = [prediction.interval(float(one)) for one in np.unique(levels)]
         which = np.searchsorted(np.unique(levels), levels)
-        found = [np.stack([as_numbers(pair[end]) for pair in ends]) for end in (0, 1)]
+        found = [np.stack([as_array(pair[end]) for pair in ends]) for end in (0, 1)]
         columns = np.arange(len(levels))
         return found[0][which, :, columns].T, found[1][which, :, columns].T
 
     def log_likelihood(self, X: Any, y: Any) -> Array:
-        """(N,) log density of each target, in the target's units: nats, higher is better.
+        """(N,) log density of each row's targets, in the target's units: nats, higher is better.
 
         Args:
             X: (N, K) numbers.
@@ -174,7 +175,7 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         """
         x = self._checked(X)
         target = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
-        return as_numbers(self.mixture_.log_prob(x, target))
+        return as_array(self.mixture_.log_prob(x, target))
 
     def _noise(self) -> NoiseModel | None:
         if self.noise is not None and not is_one_of(
@@ -207,7 +208,7 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             which = f"target {constant[0]}" if y.shape[1] > 1 else "the target"
             value = float(y[0, constant[0]])
             raise ValueError(f"{self._owner}: `y` must vary; {which} is {value:g} in all {len(y)} rows.")
-        # Variances are squares: beyond these sizes they are no longer numbers of the machine.
+        # Variances are squares: beyond these sizes they overflow or vanish.
         width, largest = 0.5 * y.max(0) - 0.5 * y.min(0), np.abs(y).max(0)
         odd = np.flatnonzero((width < 1e-100) | (largest > 1e100))
         if len(odd):

@@ -45,7 +45,7 @@ _RENAMED = {"Table": TrainingTable, "Recipe": FitRecipe}
 
 
 def __getattr__(name: str) -> Any:
-    """Names of before, for one more release."""
+    """Old names, which work for one more release."""
     if name not in _RENAMED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     new = _RENAMED[name]

@@ -18,13 +18,13 @@ __all__ = ["Array", "EncodedRows", "Encoder", "Seen"]
 
 Array = NDArray[np.float64]
 
-#: numbers of an encoding that are held in double precision at a time: what fits into a core's cache
+#: numbers that are encoded at a time, in double precision: what fits into a core's cache
 _NUMBERS = 2**16
-#: inputs of a table from which on they are made when they are asked for: a quarter of a gigabyte
+#: numbers beyond which the inputs of a table are not held but made when asked for: a quarter of a gigabyte
 _MANY = 2**26
-#: the share of a column's values that is cut off at each end before its width is measured
+#: the share of a column's values that is left out at each end when its margin is measured
 _TAIL = 0.01
-#: the widest numbers that still leave room for sums
+#: where margins and bounds end, so that sums of them are finite
 _LARGEST = 1e300
 
 
@@ -40,9 +40,9 @@ class Seen:
     values at the margin's end; all others stay as they are.
 
     Attributes:
-        low: (D,) the least values.
-        high: (D,) the largest values.
-        margin: (D,) how far beyond them a value may lie.
+        low: (K,) the least values.
+        high: (K,) the largest values.
+        margin: (K,) how far beyond them a value may lie.
     """
 
     low: Array
@@ -54,7 +54,7 @@ class Seen:
         """The range of a table.
 
         Args:
-            x: (N, D) finite numbers, N at least 1.
+            x: (N, K) finite numbers, N at least 1.
         """
         low, high = x.min(0), x.max(0)
         margin = np.empty(x.shape[1])
@@ -68,23 +68,23 @@ class Seen:
 
     @property
     def least(self) -> Array:
-        """(D,) the least value that is not outside."""
+        """(K,) the least value that is not outside."""
         return np.maximum(self.low - self.margin, np.minimum(self.low, -_LARGEST))
 
     @property
     def most(self) -> Array:
-        """(D,) the largest value that is not outside."""
+        """(K,) the largest value that is not outside."""
         return np.minimum(self.high + self.margin, np.maximum(self.high, _LARGEST))
 
     def outside(self, x: Array) -> NDArray[np.bool_]:
-        """(N, D) which values lie beyond the margin; NaN does too."""
+        """(N, K) which values lie beyond the margin; NaN does too."""
         if x.ndim != 2 or x.shape[1] != len(self.low):
             raise ValueError(must("Seen", "x", f"of shape (N, {len(self.low)})", x.shape))
         inside: NDArray[np.bool_] = (x >= self.least) & (x <= self.most)
         return ~inside
 
     def bounded(self, x: Array) -> Array:
-        """(N, D) with values that are outside put at the margin's end."""
+        """(N, K) with values that are outside put at the margin's end."""
         value: Array = np.clip(x, self.least, self.most)
         return value
 
@@ -106,23 +106,23 @@ class Encoder:
         clip((x - e_i) / (e_i+1 - e_i), 0, 1) - (its mean over the table)
 
     A network of such inputs can bend sharply wherever the data are dense, which one of z alone learns
-    slowly. A column with few values has an interval between each two; intervals that are not needed are
-    columns of zeros, so that the width depends on the table's shape alone.
+    slowly. A column with few values has an interval between each two neighbours; intervals that are not
+    needed are inputs of 0, so that the number of inputs depends on the table's shape alone.
 
-    A value far beyond those of the table counts as one at the end of the margin of `seen`: what a network
-    makes of larger ones grows without bound and means nothing.
+    A value beyond the margin of `seen` counts as one at its end: what a network makes of larger ones grows
+    without bound and means nothing.
 
-    Of the K columns of a table some may be left out, and what trees and a linear map guess may be added to
-    them: the D columns that are encoded.
+    Some of the table's K columns may be left out, and 2 C predictions of trees and a linear map may be added
+    (see `bayesdrop.stacked.start.Guess`): E columns are encoded.
 
     Attributes:
         seen: the range of the K columns of the table.
-        mean: (D,) of the columns.
-        scale: (D,) standard deviation of the columns; 1 for a constant one.
-        edges: (D, B + 1) ends of the intervals, NaN where there are fewer; None without encoding.
-        offset: (D * B,) means of the encoding.
+        mean: (E,) of the columns.
+        scale: (E,) standard deviation of the columns; 1 for a constant one.
+        edges: (E, B + 1) ends of the intervals, NaN where there are fewer; None without encoding.
+        offset: (E * B,) means of the encoding; None without it.
         chosen: places of the table's columns that are encoded; None for all of them.
-        guess: whose predictions are the last columns; None for none.
+        guess: whose predictions are the last of the encoded columns; None for none.
     """
 
     seen: Seen
@@ -150,9 +150,9 @@ class Encoder:
             bins: B; 0 leaves the piecewise-linear encoding out.
             chosen: places of the columns that are encoded; None for all of them.
             guess: whose predictions are encoded, too.
-            predicted: (N, 2 C) what such guesses say of these rows without having seen them; needed with
+            predicted: (N, 2 C) predictions of these rows by guesses that have not seen them; needed with
                 `guess`, which is too good at rows that it was fitted to.
-            seen: the range of the columns, where it is known.
+            seen: the range of the columns; that of `x` if None.
         """
         if x.ndim != 2 or x.shape[0] < 1 or x.shape[1] < 1:
             raise ValueError(must("Encoder", "x", "of shape (N, K), neither of them 0", x.shape))
@@ -168,7 +168,7 @@ class Encoder:
             values = np.unique(x[:, column])
             if len(values) > bins + 1:
                 values = np.unique(np.quantile(x[:, column], np.linspace(0, 1, bins + 1)))
-            # Two values or fewer: the standardised column says it all.
+            # With two values or fewer, the standardised column says it all.
             if len(values) > 2:
                 edges[column, : len(values)] = values
         plain = Encoder(seen, mean, scale, edges, np.zeros(x.shape[1] * bins), chosen, guess)
@@ -186,7 +186,7 @@ class Encoder:
 
         Args:
             x: (N, K) columns.
-            predicted: (N, 2 C) to take in the place of what the guess itself says.
+            predicted: (N, 2 C) predictions to use instead of the guess's own.
         """
         if x.ndim != 2 or x.shape[1] != len(self.seen.low):
             raise ValueError(must("Encoder", "x", f"of shape (N, {len(self.seen.low)})", x.shape))
@@ -201,25 +201,25 @@ class Encoder:
         return torch.from_numpy(made)
 
     def _encoded(self, x: Array, predicted: Array | None) -> Array:
-        """(N, D) the columns that are encoded."""
+        """(N, E) the columns that are encoded."""
         bounded = self.seen.bounded(x)
         if self.guess is not None and predicted is None:
             predicted = self.guess(bounded)
         return _columns(bounded, self.chosen, predicted)
 
     def table_inputs(self, x: Array, predicted: Array | None = None) -> Tensor | EncodedRows:
-        """The inputs of a table that networks learn from; where they are many, made when asked for.
+        """(N, width) inputs of a table that networks learn from; of a long table, made when asked for.
 
         Args:
             x: (N, K) columns.
-            predicted: (N, 2 C) of guesses that have not seen these rows.
+            predicted: (N, 2 C) predictions by guesses that have not seen these rows.
         """
         many = self.edges is not None and len(x) * self.width > _MANY
         return EncodedRows(self, x, predicted) if many else self(x, predicted)
 
     def _pieces(self, x: Array, columns: slice = slice(None)) -> Array:
-        """(N, D * B) pieces of some columns: those of a column add up to its place among the edges."""
-        low, width = (part[columns] for part in self.intervals)
+        """(N, E * B) the share of each interval that lies below the value, of all or of some columns."""
+        low, width = (ends[columns] for ends in self.intervals)
         pieces = (x * self.unit[columns])[:, :, None] - low
         pieces /= width
         value: Array = np.clip(pieces, 0, 1, out=pieces).reshape(len(x), -1)
@@ -227,7 +227,7 @@ class Encoder:
 
     @cached_property
     def intervals(self) -> tuple[Array, Array]:
-        """(D, B) lower ends and widths of the intervals; those that are not needed begin at infinity."""
+        """(E, B) lower ends and (E, B) widths, in units of `unit`; what is not needed begins at infinity."""
         assert self.edges is not None
         edges = self.edges * self.unit[:, None]
         used = ~np.isnan(edges[:, 1:])
@@ -235,7 +235,7 @@ class Encoder:
 
     @cached_property
     def unit(self) -> Array:
-        """(D,) what numbers are multiplied by first: a power of two, to leave room for differences."""
+        """(E,) a power of two that numbers are multiplied by first, so that their differences stay finite."""
         largest = np.maximum(np.abs(self.seen.least), np.abs(self.seen.most))[None]
         scores = None if self.guess is None else np.zeros((1, self.guess.width))
         return np.where(_columns(largest, self.chosen, scores)[0] > 1e299, 2.0**-4, 1.0)
@@ -269,12 +269,12 @@ class Encoder:
 
 @dataclass(frozen=True, eq=False)
 class EncodedRows:
-    """(N, width) inputs of a long table, a row made when it is asked for: the numbers of `encoder(x)`.
+    """(N, width) inputs of a long table, each row made when it is asked for: the numbers of `encoder(x)`.
 
     Attributes:
         encoder: of the columns.
         x: (N, K) columns.
-        predicted: (N, 2 C) of guesses that have not seen these rows, if the encoder has one.
+        predicted: (N, 2 C) predictions by guesses that have not seen these rows, if the encoder has a guess.
     """
 
     encoder: Encoder
@@ -297,21 +297,21 @@ class EncodedRows:
         return self.encoder(self.x[places], None if self.predicted is None else self.predicted[places])
 
     def index_select(self, dim: int, rows: Tensor) -> Tensor:
-        """As a tensor's, over axis 0."""
+        """As `Tensor.index_select`; always over axis 0."""
         return self[rows]
 
 
 def _columns(x: Array, chosen: NDArray[np.int64] | None, predicted: Array | None) -> Array:
-    """(N, D) the chosen columns of (N, K), and what is predicted beside them."""
+    """(N, E) the chosen columns of (N, K), and what is predicted beside them."""
     x = x if chosen is None else x[:, chosen]
     return x if predicted is None else np.concatenate([x, predicted], 1)
 
 
 def _mean_and_scale(x: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation of every column; 1 for one that is constant but for rounding."""
+    """(E,) mean and (E,) standard deviation of the columns; 1 for one that is constant but for rounding."""
     largest = np.maximum(x.max(0), -x.min(0))
-    # Squares of such numbers are too large or too small for the machine: a power of two, which changes
-    # no digit, takes them out of there.
+    # Squares of such numbers overflow or vanish, so they are first divided by a power of two, which changes
+    # no digit.
     odd = (largest > 1e100) | ((largest < 1e-100) & (largest > 0))
     unit = np.ldexp(1.0, np.where(odd, np.frexp(largest)[1] - 1, 0))
     values = x / unit if odd.any() else x

@@ -35,15 +35,16 @@ from bayesdrop.stacked.train import train
 
 __all__ = ["TableFit", "fit_tables", "grow"]
 
-#: draws of a network for the rows that it held out, when it grows
+#: draws of a network for the rows that it held out, in `grow`
 _DRAWS = 24
 #: guesses of a start, each of which is fitted without a part of the rows
-_GROUPS = 4
-#: rows from which on two are enough: half of them are more than a guess is fitted to
+_GUESSES = 4
+#: rows from which on two guesses are enough: half of so many rows is all that a guess is fitted to
 _LONG = 120_000
-#: of standardised targets, while networks are trained whose fixed noise is chosen afterwards
+#: standard deviation of the noise of standardised targets, while networks are trained whose fixed noise is
+#: chosen afterwards
 _NOISE_TO_CHOOSE = 0.1
-#: columns are left out where at most so large a share of them is kept
+#: candidates with few columns are tried where at most this share of the columns counts
 _FEWER = 0.6
 
 
@@ -61,6 +62,8 @@ def fit_tables(
         recipe: one for all tables, or one for each.
         processes: as in `train`.
         progress: as in `train`.
+
+    Returns: a mixture for each table.
     """
     recipes = [recipe] * len(tables) if isinstance(recipe, FitRecipe) else list(recipe)
     if len(recipes) != len(tables):
@@ -110,7 +113,7 @@ def fit_tables(
 
 
 def _with_shares(mixture: Mixture, table: TrainingTable) -> Mixture:
-    """The mixture of numbers with what sets its intervals, where rows were held out."""
+    """The mixture with the `shares` that set its intervals, where it predicts numbers and held rows out."""
     if mixture.target is None or all(one.held is None for one in mixture.components):
         return mixture
     return replace(mixture, shares=central_shares(mixture, table.x, table.y, groups=table.groups))
@@ -122,12 +125,12 @@ class Tried:
 
     Attributes:
         candidate: what was tried.
-        networks: those of it that were trained without some rows and did not diverge.
-        encoders: the name of the encoder of each of them.
-        parts: what each of them says about the rows that it has not seen.
-        change: the noise that suits those rows.
+        networks: its networks, each trained without a part of the rows; those that diverged are left out.
+        encoders: the name of the encoder of each network.
+        parts: what each network says about the part of the rows that it has not seen.
+        change: how the noise is changed to suit those rows.
         score: (N,) log-likelihood of each row that was held out, NaN for others; None before it is judged.
-        precision: the one that was chosen from a grid.
+        precision: the one that was chosen from the recipe's grid, if it has one.
     """
 
     candidate: Candidate
@@ -140,7 +143,7 @@ class Tried:
 
 
 class TableFit:
-    """One table on its way through a recipe: which networks it needs, and what came of them."""
+    """One table on its way through a recipe: which networks it needs, and what they score."""
 
     def __init__(self, table: TrainingTable, recipe: FitRecipe) -> None:
         self.table, self.recipe = table, recipe
@@ -152,44 +155,44 @@ class TableFit:
                 must("fit_tables", "groups", want, f"{units} group" + ("s" if units != 1 else ""))
             )
         self.folds = max(2, min(recipe.folds, units))
-        #: networks of a block
+        #: parts of the rows that are held out: a block has a network for each
         self.parts = min(recipe.parts, self.folds) if self.size > 1 else 0
         self.encoders: dict[str, Encoder] = {}
         self.inputs: dict[str, Tensor | EncodedRows] = {}
         self.seen = Seen.of(table.x)
-        #: parts of the rows that have a guess of their own
-        self.groups = min(_GROUPS if self.size < _LONG else 2, self.folds)
+        #: guesses of the start; part p of the rows has guess p % num_guesses, which has not seen it
+        self.num_guesses = min(_GUESSES if self.size < _LONG else 2, self.folds)
         self.start = self._grown() if any(one.needs_start for one in recipe.candidates) else None
         self.tried = [Tried(candidate) for candidate in recipe.candidates if self._is_of_use(candidate)]
         self.proposals = Proposals(recipe, table.seed) if recipe.rounds else None
-        #: whether networks are trained for a first look alone
+        #: whether a first look with short trainings is under way, whose networks are judged and dropped
         self.looking = recipe.look < 1 and not recipe.rounds and len(self.tried) > recipe.survivors
         self._looked = self.looking
 
     @property
     def scouts(self) -> range:
-        """The parts that all candidates hold out first."""
+        """The parts that all candidates hold out at the first look."""
         few = self.recipe.scouts is None or self.recipe.rounds or len(self.tried) <= self.recipe.survivors
         return range(self.parts if few else min(self.recipe.scouts or 0, self.parts))
 
     @property
     def others(self) -> range:
-        """The parts that are left for those candidates which survive the first look."""
+        """The parts that the survivors of the first look hold out after it."""
         return range(0 if self._looked else len(self.scouts), self.parts)
 
     def end_look(self, survivors: Sequence[Tried]) -> None:
-        """After a first look that was short, what its networks have told is all that is left of them."""
+        """Drop the networks of a first look with short trainings: the survivors are trained anew."""
         if self.looking:
             for one in survivors:
                 one.networks, one.encoders, one.parts, one.score = [], [], [], None
         self.looking = False
 
     def _grown(self) -> Start | None:
-        """Guesses, one for each of some parts of the rows; a part of ours lies in one of these."""
+        """The table's start: guess g is fitted without the parts p of the rows with p % num_guesses = g."""
         table = self.table
         y = table.targets.numpy() if table.target is not None else table.y
         return guess_table(
-            table.x, y, self._folds_of(0) % self.groups, classes=table.classes, weight=table.weight,
+            table.x, y, self._folds_of(0) % self.num_guesses, classes=table.classes, weight=table.weight,
             seed=table.seed,
         )  # fmt: skip
 
@@ -203,36 +206,44 @@ class TableFit:
 
     def _encoding(self, candidate: Candidate, part: int) -> tuple[str, Tensor | EncodedRows]:
         """The name of the encoder of a candidate's network that holds out a part, and its inputs."""
-        group, bins, x = part % self.groups, candidate.bins, self.table.x
+        place, bins, x = part % self.num_guesses, candidate.bins, self.table.x
         chosen, guess, predicted, own, shared = None, None, None, "", ""
         if self.start is not None and candidate.few:
-            chosen = self.start.telling(group, self.start.columns)
+            chosen = self.start.telling(place, self.start.columns)
             bins = bins_for(self.size, len(chosen), most=bins)
-            own = shared = f", {len(chosen)} columns of {group}"
+            own = shared = f", {len(chosen)} columns of {place}"
         if self.start is not None and candidate.start:
-            guess, predicted = self.start.guesses[group], self.start.predicted
-            own, shared = f"{own}, start {group}", f"{shared}, start"
+            guess, predicted = self.start.guesses[place], self.start.predicted
+            own, shared = f"{own}, start {place}", f"{shared}, start"
         name, inputs = f"{bins} bins{own}", f"{bins} bins{shared}"
         if name not in self.encoders:
             self.encoders[name] = Encoder.of(
                 x, bins, chosen=chosen, guess=guess, predicted=predicted, seen=self.seen
             )
         if inputs not in self.inputs:
-            # Groups differ in their guesses alone, and what all of these predict is there.
+            # One set of inputs for all guesses: `predicted` has every row by the guess that has not seen it.
             self.inputs[inputs] = self.encoders[name].table_inputs(x, predicted)
         return name, self.inputs[inputs]
 
     def _job(
         self, tried: Tried, network: int, rows: Tensor | None, held: Tensor | None = None, part: int = 0
     ) -> Job:
-        """A network of a candidate, and rows that tell it when to stop if it has patience."""
+        """The job of one network of a candidate.
+
+        Args:
+            tried: the candidate.
+            network: its number in the table, which its seed is made of.
+            rows: to train on; all if None.
+            held: rows that tell it when to stop, if it has patience.
+            part: the part of the rows that it holds out, which names its encoder.
+        """
         settings = tried.candidate.settings
         if self.looking:
             share = self.recipe.look * settings.epochs
             epochs = max(1, round(share))
             settings = replace(settings, epochs=epochs, check_every=min(epochs, settings.check_every))
             if rows is not None and share < 1:
-                # Less than one pass: a part of the rows is seen once.
+                # Less than one epoch: some of the rows are seen, once.
                 some = self._order(network + 500_000)[: max(1, math.ceil(share * len(rows)))]
                 rows = rows[torch.from_numpy(np.flatnonzero(np.isin(rows.numpy(), some)))]
         return Job(
@@ -249,7 +260,7 @@ class TableFit:
         )
 
     def _in_units(self, settings: Settings) -> Settings:
-        """Settings whose fixed noise, given in the target's units, is that of standardised targets."""
+        """The settings with a fixed `noise_std` taken from the target's units to standardised ones."""
         if settings.noise != "fixed" or self.table.target is None:
             return settings
         std, precisions = settings.first_noise_std, self.recipe.precisions
@@ -260,11 +271,12 @@ class TableFit:
         return replace(settings, noise_std=float(std / self.table.target.scale.mean()))
 
     def _order(self, number: int) -> NDArray[np.int64]:
+        """(N,) places of the rows in random order, the same for the same number."""
         key = np.random.SeedSequence([self.table.seed, 10_000 + number])
         return np.random.Generator(np.random.SFC64(key)).permutation(self.size)
 
     def _folds_of(self, number: int, folds: int | None = None) -> NDArray[np.int64]:
-        """(N,) the part of every row in the cut of a number; rows of one group lie in one part."""
+        """(N,) the part of every row; each number cuts anew, and never through a group of rows."""
         folds, groups = self.folds if folds is None else folds, self.table.groups
         if groups is None:
             place = np.empty(self.size, dtype=np.int64)
@@ -272,7 +284,7 @@ class TableFit:
             return place % folds
         names, own, counts = np.unique(groups, return_inverse=True, return_counts=True)
         order = self._order(number)
-        # Groups in random order, that of their first row, each to the part with the fewest rows so far.
+        # Groups in the random order of their first rows, each to the part with the fewest rows so far.
         first = np.unique(own[order], return_index=True)[1]
         part, filled = np.empty(len(names), dtype=np.int64), np.zeros(folds, dtype=np.int64)
         for group in np.argsort(first, kind="stable"):
@@ -281,7 +293,7 @@ class TableFit:
         return part[own]
 
     def final_job(self, tried: Tried, restart: int) -> Job:
-        """A network of a candidate on all rows, but for a tenth if it must see when to stop."""
+        """The job of a network on all rows; with patience, a tenth of them tells when to stop."""
         number = 900_000 + restart
         if tried.candidate.settings.patience is None or self.size < 2:
             return self._job(tried, number, None)
@@ -293,8 +305,9 @@ class TableFit:
         if self.recipe.holdout == "last":
             held = [torch.arange(self.size - max(1, self.size // self.folds), self.size)]
         else:
-            # Where only some rows are held out, all blocks hold out the same: these see the whole mixture.
-            # So do those with a start, whose guesses have been fitted without some rows.
+            # Each block cuts the rows anew if all of them are held out in turn. Else all blocks hold out the
+            # same rows, so that each of these is judged by the whole mixture. Candidates with a start keep
+            # the cut that its guesses were fitted by.
             anew = self.parts == self.folds and not tried.candidate.needs_start
             folds = self._folds_of(block if anew else 0)
             held = [torch.from_numpy(np.flatnonzero(folds == part)) for part in parts]
@@ -327,11 +340,11 @@ class TableFit:
             self.proposals.tell(tried.candidate, self._log_likelihood(tried))
 
     def _log_likelihood(self, tried: Tried) -> float | None:
-        """Of the rows that a candidate held out, in the target's units."""
+        """Mean over the rows that a candidate held out, in the target's units; None if all diverged."""
         return None if tried.score is None else float(tried.score.nanmean()) - self.table.log_unit
 
     def _choose_precision(self, tried: Tried, precisions: Sequence[float]) -> None:
-        """The precision of the grid under which held-out rows are most probable."""
+        """Set the precision of the grid under which held-out rows are most probable."""
         level = tried.parts[0].log_noise_std
         assert self.table.target is not None
         assert level is not None
@@ -348,13 +361,13 @@ class TableFit:
         tried.change = changes[tried.precision]
 
     def proposed(self) -> list[Tried]:
-        """The candidates of the next round of Bayesian optimisation, if there is one."""
+        """Candidates of the next round of Bayesian optimisation; none after the last."""
         new = [] if self.proposals is None else [Tried(one) for one in self.proposals.ask()]
         self.tried += new
         return new
 
     def survivors(self) -> list[Tried]:
-        """The candidates that make the rows held out for a first look most probable."""
+        """The candidates that go on after the first look: those that make its held-out rows most probable."""
         if not self.others:
             return self.tried
         known = [(float(one.score.nanmean()), one) for one in self.tried if one.score is not None]
@@ -362,7 +375,7 @@ class TableFit:
         return [one for one in self.tried if any(one is kept for _, kept in ranked)]
 
     def picks(self, trials: Sequence[Tried] | None = None) -> list[Tried]:
-        """Candidates of the blocks, each picked so as to make unseen rows most probable with those before.
+        """The candidate of every block, each picked to make unseen rows most probable with those before it.
 
         Args:
             trials: to pick from; all that were tried if None.
@@ -383,7 +396,12 @@ class TableFit:
         return picked
 
     def result(self, picked: Sequence[Tried], refitted: Sequence[Trained] | None) -> Mixture:
-        """The networks that are kept, their noise set."""
+        """The mixture of the networks that are kept, with their noise set.
+
+        Args:
+            picked: the candidate of every block.
+            refitted: networks trained on all rows; None to keep those that held rows out.
+        """
         if refitted is None:
             components, dof = self._blended([one for one in self.tried if one in picked])
         else:
@@ -404,7 +422,7 @@ class TableFit:
         )
 
     def _blended(self, kept: Sequence[Tried]) -> tuple[list[Component], float]:
-        """All networks of the candidates that were picked, and the degrees of freedom of their noise."""
+        """All networks of candidates, their noise set together, and its degrees of freedom."""
         parts = [part for one in kept for part in one.parts]
         changes = [one.change for one in kept for _ in one.parts]
         last = Calibration(dof=changes[0].dof)
@@ -437,14 +455,14 @@ def _all_diverged() -> Diverged:
 
 
 def rows_without(size: int, held: Tensor) -> Tensor:
-    """The places of a table's rows but for some."""
+    """The places of a table's rows, without those that are held out."""
     keep = torch.ones(size, dtype=torch.bool)
     keep[held] = False
     return keep.nonzero().flatten()
 
 
 def _held_later(table: TrainingTable, held: Tensor, known: int, source: np.random.Generator) -> Tensor:
-    """New rows that a network does not see: as large a share as of the old ones; groups stay together."""
+    """Places of new rows that a network holds out: as large a share as of the old; groups stay together."""
     share = len(held) / known
     groups = table.groups
     if groups is None:
@@ -460,10 +478,10 @@ def grow(
 ) -> Mixture:
     """Go on training all networks on a table that has more rows than before.
 
-    The encoding of columns and the scale of targets stay as they were, but for the range of the columns,
-    which grows with the table; N in the objective is the new one.
-    A network that held rows out goes on holding out the same rows and as large a share of the new ones,
-    and its noise is set by all of these.
+    The encoding of columns and the scale of targets stay as they were; the range of the columns grows with
+    the table, and N in the objective is the new one. A network that held rows out goes on holding out these
+    and as large a share of the new ones, and its noise is set by all of them. A network that diverges stays
+    as it was.
 
     Args:
         mixture: fitted to the first `known` rows.
@@ -471,6 +489,8 @@ def grow(
         known: how many rows were there before.
         epochs: passes over the whole table; a quarter of the networks' own if None.
         processes: as in `train`.
+
+    Returns: the mixture after training.
     """
     size = len(table.x)
     if not 0 < known < size:

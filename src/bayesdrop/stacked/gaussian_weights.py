@@ -27,18 +27,18 @@ _CEILING = 10.0
 
 
 def first_log_std(weight: Tensor, p: Tensor) -> Tensor:
-    """Where the logs of widths start: sqrt(p / (1 - p)) times the weights' root mean square. Shape ()."""
+    """log s that widths s start from: s^2 = mean(w^2) p / (1 - p), so that `rate_of` is p. Shape ()."""
     return 0.5 * (weight.double().square().mean().log() + torch.logit(p.double()))
 
 
 def rate_of(weight: Tensor, std: Tensor) -> Tensor:
-    """|s|^2 / (|s|^2 + |w|^2), as `MeanFieldGaussian.p`. Shape ()."""
+    """p = |s|^2 / (|s|^2 + |w|^2) of weights w and widths s, as `MeanFieldGaussian.p`. Shape ()."""
     variance = std.square().sum()
     return variance / (variance + weight.square().sum())
 
 
 class _NoisyOutputs(StackLayer):
-    """Noise on the outputs; classes differ in what their variances are made of."""
+    """Noise on the outputs; subclasses say where the variances V and v come from."""
 
     def __init__(self, values: Mapping[str, Tensor], grads: Mapping[str, Tensor], rows: int) -> None:
         super().__init__(values, grads, rows)
@@ -51,11 +51,11 @@ class _NoisyOutputs(StackLayer):
 
     @abstractmethod
     def set_variances(self) -> None:
-        """Those of weights and biases as they are now."""
+        """Set V, `variance`, and v, `bias_variance`, from the parameters as they are now."""
 
     @abstractmethod
     def backward_variances(self, slope: Tensor) -> None:
-        """From 2 dL/d(variance of an output), (M, B, K_out), to the gradients of what made the variances."""
+        """From 2 dL/d(variance of an output), (M, B, K_out), to gradients of what V and v are made of."""
 
     def by_weight(self, slope: Tensor, out: Tensor) -> Tensor:
         """2 dL/dV = (a^2)^T slope, into `out`."""
@@ -90,11 +90,11 @@ class MeanField(_NoisyOutputs):
     """Every weight and bias has a width of its own, whose logarithm is trained: `MeanFieldGaussian`."""
 
     def set_rate(self, p: Tensor) -> None:
-        """A rate only says where the widths start; that of the layer stays 0."""
+        """Ignore p, which only says where the widths start: nothing is dropped."""
         super().set_rate(torch.zeros_like(p))
 
     def set_variances(self) -> None:
-        """exp(2 log s)."""
+        """V = exp(2 log s), for weights and biases."""
         torch.mul(self.values["log_std"], 2, out=self.variance).exp_()
         torch.mul(self.values["bias_log_std"], 2, out=self.bias_variance).exp_()
 
@@ -124,7 +124,7 @@ class Variational(_NoisyOutputs):
         self.set_rate(torch.sigmoid(self.values["logit"].clamp_max(_CEILING)))
 
     def set_variances(self) -> None:
-        """a W^2; biases are points."""
+        """V = a W^2; biases have no noise."""
         self._alpha = self.values["logit"].clamp_max(_CEILING).exp().transpose(1, 2)
         torch.mul(self.weight, self.weight, out=self.variance).mul_(self._alpha)
 

@@ -1,4 +1,4 @@
-"""Between and behind the weight layers of a stack: non-linearities, and the loss of the outputs."""
+"""Between and after the weight layers of a stack: non-linearities, and the loss of the outputs."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def apply_activation(name: str, h: Tensor) -> Tensor:
 
 
 class ActivationPass:
-    """One use of a non-linearity, with its derivative, in memory that is there already.
+    """One use of a non-linearity f, with its derivative; memory is used again at every step.
 
-    Where the derivative is known from the value alone (ReLU, tanh), the value takes the place of h.
+    Where the derivative is known from f(h) alone (ReLU, tanh), f(h) overwrites h.
     """
 
     def __init__(self, name: str) -> None:
@@ -77,7 +77,8 @@ class ActivationPass:
 
         Args:
             grad: dL/da, or dL/d(a z) with `masked`.
-            masked: a z, the value of a ReLU under a mask z of 0 and 1, whose derivative is that of both.
+            masked: a z, the value of a ReLU times a mask z of 0 and 1, which has the derivative of both;
+                None without a mask.
         """
         if self._name == "relu":
             self._backward(grad, self._kept if masked is None else masked, 0, grad_input=grad)
@@ -92,14 +93,14 @@ def outputs_for(noise: str, targets: int) -> int:
 
 
 def expected(output: Tensor, noise: str, targets: int) -> Tensor:
-    """(..., D) what an output expects: a target, or the probabilities of classes or labels."""
+    """(..., D) means of the targets, or (..., K) probabilities of classes or labels, by outputs."""
     if noise == "classes":
         return torch.softmax(output, -1)
     return torch.sigmoid(output) if noise == "labels" else output[..., :targets]
 
 
 class Head(ABC):
-    """-log p(y | output), M networks at a time. Values of a row are summed, as likelihoods do."""
+    """-log p(y | output), M networks at a time; summed over the targets or labels of a row."""
 
     @abstractmethod
     def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
@@ -113,14 +114,16 @@ class Head(ABC):
 
     @abstractmethod
     def slope(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
-        """Derivative of `loss` in the output, (M, B, outputs), in memory of its own. Arguments as there."""
+        """Derivative of `loss` in the output, (M, B, outputs), in new memory. Arguments as of `loss`."""
 
     def both(self, output: Tensor, y: Tensor, level: Tensor | None) -> tuple[Tensor, Tensor]:
-        """`loss` and `slope`. Arguments as there."""
+        """`loss` and `slope`. Arguments as of `loss`."""
         return self.loss(output, y, level), self.slope(output, y, level)
 
 
 class _Gaussian(Head):
+    """Noise of one level for all rows."""
+
     def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         assert level is not None
         return _gaussian_loss(output, 2 * level, y)
@@ -131,6 +134,8 @@ class _Gaussian(Head):
 
 
 class _Heteroscedastic(Head):
+    """Outputs are means and, after them, log-variances."""
+
     def loss(self, output: Tensor, y: Tensor, level: Tensor | None) -> Tensor:
         mean, log_variance = output.chunk(2, -1)
         return _gaussian_loss(mean, log_variance, y)

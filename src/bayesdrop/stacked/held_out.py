@@ -18,16 +18,17 @@ from bayesdrop.stacked.scores import draw_outputs
 
 __all__ = ["Calibration", "HeldOut", "calibrate", "calibrated", "held_out", "mixture_log_prob"]
 
-#: rows that suffice to find one or two numbers
+#: rows that are enough to find two or three numbers by
 _ROWS = 4000
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How the noise of a network is changed after training.
+    """How the noise of a network is changed after training, to suit rows that it has not seen.
 
-    Heteroscedastic: log-variance s becomes slope * s + shift. One noise level: log variance + shift.
-    Classes and labels: logits times slope.
+        heteroscedastic       log-variance s becomes slope s + shift
+        one noise level       log-variance s becomes s + shift
+        classes and labels    logits f become slope f
 
     Attributes:
         shift: see above.
@@ -41,7 +42,7 @@ class Calibration:
     dof: float = math.inf
 
     def outputs(self, output: Tensor, noise: str, targets: int) -> Tensor:
-        """Changed outputs (..., D), (..., 2 D) or (..., K)."""
+        """The outputs of draws, (..., D), (..., 2 D) or (..., K), after the change."""
         if noise in LOGITS:
             return output * self.slope
         if noise != "heteroscedastic":
@@ -50,7 +51,7 @@ class Calibration:
         return torch.cat([means, self.slope * log_variances + self.shift], -1)
 
     def then(self, other: Calibration, noise: str) -> Calibration:
-        """The change, and another one after it, whose degrees of freedom hold."""
+        """One change that does this one and then `other`; the degrees of freedom are those of `other`."""
         inner = other.slope if noise == "heteroscedastic" else 1.0
         return Calibration(other.shift + inner * self.shift, other.slope * self.slope, other.dof)
 
@@ -91,11 +92,12 @@ class HeldOut:
 
     Attributes:
         rows: (n,) places in the table.
-        outputs: (T, n, outputs).
-        y: (n, D) targets, or labels.
+        outputs: (T, n, outputs) of the network.
+        y: (n, D) standardised targets; (n,) classes; or (n, D) labels.
         noise: the noise model.
-        log_noise_std: (D,) or None.
-        one_width: whether all outputs have noise of one width, so that log-variances alone have no slope.
+        log_noise_std: (D,) of a noise level; None for other noise models.
+        one_width: whether the last layer has weights of one common width ("mixture"), so that log-variances
+            cannot be stretched without the means.
     """
 
     rows: Tensor
@@ -106,7 +108,7 @@ class HeldOut:
     one_width: bool = False
 
     def log_prob(self, calibration: Calibration) -> Tensor:
-        """(n,) log of the mean density over draws."""
+        """(n,) log of the mean density over draws, with the noise changed."""
         outputs, y = self.outputs, self.y
         targets = 0 if self.noise in LOGITS else y.shape[1]
         changed = calibration.outputs(outputs, self.noise, targets)
@@ -127,7 +129,7 @@ class HeldOut:
 def held_out(
     network: Trained, x: Tensor | EncodedRows, y: Tensor, rows: Tensor, *, num_draws: int, seed: int
 ) -> HeldOut:
-    """Draws for the given rows of a table."""
+    """Draws of a network for rows, places in the table (x, y), that it has not seen."""
     outputs = torch.cat(list(draw_outputs(network, x[rows], num_draws=num_draws, seed=seed)))
     settings = network.settings
     one_width = settings.method == "mixture"
@@ -145,7 +147,10 @@ def mixture_log_prob(parts: Sequence[HeldOut], calibrations: Sequence[Calibratio
 
 
 def _noise_log_prob(square: Tensor, log_variance: Tensor, dof: float) -> Tensor:
-    """Student's t with squared scale exp(log_variance), or a Gaussian, at squared errors, over targets."""
+    """(..., n) log density at squared errors (..., n, D), summed over targets.
+
+    Student's t with squared scale exp(log_variance); a Gaussian if `dof` is infinite.
+    """
     square = square * (-log_variance).exp()
     if math.isinf(dof):
         value: Tensor = -0.5 * (square + log_variance + math.log(2 * math.pi)).sum(-1)
@@ -167,15 +172,15 @@ def calibrate(
     given: Sequence[Calibration] | None = None,
     tails: bool = True,
 ) -> Calibration:
-    """The change that makes rows which were held out most probable.
+    """The change of noise, one for all networks, that makes held-out rows most probable.
 
-    Shift, slope and degrees of freedom are looked for one after another, and again in ever smaller steps.
+    Shift, slope and degrees of freedom are searched for one after another, again and again in smaller steps.
 
     Args:
-        parts: of networks that are to be changed alike.
+        parts: what each network says about the rows that it held out.
         size: rows of the table.
-        given: changes that are made first; slopes then stay as they are.
-        tails: whether Student's t may take the place of the Gaussian.
+        given: a change for each network that is made first; slopes then stay as they are.
+        tails: whether Student's t may replace the Gaussian.
     """
     first = [Calibration()] * len(parts) if given is None else list(given)
     noise = parts[0].noise
@@ -190,7 +195,7 @@ def calibrate(
         near = [found * 2.0 ** (step / 8) for step in range(-3, 4)]
         return Calibration(slope=max(near, key=lambda s: joined.value(0.0, s, math.inf)))
     sloped = noise == "heteroscedastic" and given is None and not any(part.one_width for part in parts)
-    # Around their mean, log-variances are stretched without being moved: shift and slope do not compete.
+    # Log-variances are stretched about their mean: another slope does not call for another shift.
     centre = joined.centre if sloped else 0.0
     start = _first_shift(parts) if given is None else 0.0
     now = {"shift": start, "slope": 1.0, "dof": math.inf}
@@ -221,11 +226,11 @@ def calibrate(
 
 
 class _Joined:
-    """What all networks say about the rows they have not seen, side by side, to be looked at many times.
+    """What all networks say about the rows they held out, joined so that many changes can be tried quickly.
 
     Args:
-        parts: of one noise model.
-        first: changes that are made to each of them before any other.
+        parts: of networks of one noise model.
+        first: a change for each network that is made before any other.
     """
 
     def __init__(self, parts: Sequence[HeldOut], first: Sequence[Calibration]) -> None:
@@ -234,22 +239,23 @@ class _Joined:
         groups = [
             [place for place, part in enumerate(parts) if len(part.outputs) == count] for count in counts
         ]
-        self.pieces = [
-            _Piece([parts[place] for place in group], [first[place] for place in group]) for group in groups
+        self.joined = [
+            _SameDraws([parts[place] for place in group], [first[place] for place in group])
+            for group in groups
         ]
-        rows = torch.cat([piece.rows for piece in self.pieces])
+        rows = torch.cat([one.rows for one in self.joined])
         _, places, times = np.unique(rows.numpy(), return_inverse=True, return_counts=True)
         self.places, self.counts = torch.from_numpy(places), torch.from_numpy(times)
 
     @property
     def centre(self) -> float:
         """The mean of all log-variances."""
-        scales = torch.cat([piece.log_variance.flatten() for piece in self.pieces])
+        scales = torch.cat([one.log_variance.flatten() for one in self.joined])
         return float(scales.mean())
 
     def value(self, shift: float, slope: float, dof: float) -> float:
-        """The mean log-likelihood of a row, by all networks that have not seen it."""
-        scores = torch.cat([piece.log_prob(shift, slope, dof) for piece in self.pieces])
+        """The mean log-likelihood of held-out rows, each by all networks that have not seen it."""
+        scores = torch.cat([one.log_prob(shift, slope, dof) for one in self.joined])
         if len(self.counts) == len(scores):
             return float(scores.nanmean())
         least = torch.full((len(self.counts),), torch.finfo(scores.dtype).min, dtype=scores.dtype)
@@ -258,8 +264,8 @@ class _Joined:
         return float((largest + total.log() - self.counts.log()).nanmean())
 
 
-class _Piece:
-    """Parts with the same number of draws: errors and log-variances, or logits, (T, n, ...)."""
+class _SameDraws:
+    """Parts with the same number of draws, joined: errors and log-variances, or logits, (T, n, ...)."""
 
     def __init__(self, parts: Sequence[HeldOut], first: Sequence[Calibration]) -> None:
         self.noise = noise = parts[0].noise
@@ -298,7 +304,7 @@ class _Piece:
 
 
 def _first_shift(parts: Sequence[HeldOut]) -> float:
-    """Where a search begins: a noise that was not learned may be far from the size of the errors."""
+    """Where the search for a shift begins: a noise that was not learned may be far from the errors' size."""
     level = parts[0].log_noise_std
     if level is None:
         return 0.0
@@ -307,6 +313,7 @@ def _first_shift(parts: Sequence[HeldOut]) -> float:
 
 
 def _thinned(part: HeldOut, every: int) -> HeldOut:
+    """One row in `every`."""
     if every == 1:
         return part
     keep = torch.arange(0, len(part.rows), every)

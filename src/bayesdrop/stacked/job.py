@@ -1,4 +1,4 @@
-"""Job: one network to train. Trained: what came of it, which `export` gives as a module of our layers."""
+"""Job: one network to train. Trained: the network after training, which `export` makes a module of."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Job:
     """One network to train. Jobs that share a table should share its tensors: they are then held once.
 
     Args:
-        x: (R, K) inputs of a table, standardised as they should be; encoded when asked for, if they are many.
+        x: (R, K) inputs of a table, standardised by the caller; `EncodedRows` where they are very many.
         y: (R, D) targets; (R,) integer labels with `noise="classes"`; (R, D) of 0 and 1 with "labels".
         settings: how the network is built and trained.
         seed: of first weights, order of rows and noise.
@@ -34,7 +34,7 @@ class Job:
         validation: (V,) places of rows to check on; they must not be among `rows`.
         weight: (R,) weights of the rows of the table; scaled to mean one over `rows`.
         classes: K, with labels; the largest label plus one if None.
-        start: a network to go on from, instead of weights at random; its rates and noise too.
+        start: a network whose weights, rates and noise training goes on from; random weights if None.
         name: anything that tells the job from others.
     """
 
@@ -103,14 +103,15 @@ class Trained:
         weights: (K_in, K_out) of every layer.
         biases: (K_out,) of every layer.
         p: rate of every layer, shape () or (K_in,).
-        stds: widths of the weights of every layer: (K_in, K_out) with "meanfield", () with "mixture"; None of
-            a layer whose weights are points. Empty for other methods.
+        stds: widths of the weights of every layer: (K_in, K_out) with "meanfield", () with "mixture", None
+            for a layer without noise. Empty for other methods.
         bias_stds: those of the biases: (K_out,) or ().
         log_noise_std: (D,) log standard deviation of Gaussian noise; None for other noise models.
-        num_data: N it was trained on.
-        history: "epoch", "nll", "kl", and where they are there "validation", "noise_std" and "rates".
+        num_data: N, rows that it was trained on.
+        history: lists with a value for every check, by name: "epoch", "nll", "kl", and where there are such
+            "validation" (mean log-likelihood), "noise_std" and "rates".
         diverged: whether its parameters became NaN or infinite.
-        best_epoch: the epoch of the weights, where validation chose them.
+        best_epoch: the epoch that the weights are of, where validation rows chose it.
     """
 
     settings: Settings
@@ -141,21 +142,21 @@ class Trained:
 def trained_of(
     settings: Settings,
     widths: tuple[int, ...],
-    blocks: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
     **rest: Any,
 ) -> Trained:
-    """A network from its numbers as a stack holds them.
+    """A network from its parameters as a stack holds them.
 
     Args:
         settings: how it was trained.
         widths: inputs, hidden units, outputs.
-        blocks: as `Parameters.of_network` gives them, and "log_noise_std" where there is a noise level.
+        tensors: as `Parameters.of_network` gives them, and "log_noise_std" where there is a noise level.
         rest: the other fields.
     """
     weights, biases, rates, stds, bias_stds = [], [], [], [], []
     for place, rate in enumerate(settings.rates):
         weight, bias, logit, log_std, bias_log_std = (
-            blocks.get(f"{part}{place}") for part in ("weight", "bias", "logit", "log_std", "bias_log_std")
+            tensors.get(f"{part}{place}") for part in ("weight", "bias", "logit", "log_std", "bias_log_std")
         )
         assert weight is not None
         assert bias is not None
@@ -167,7 +168,7 @@ def trained_of(
         rates.append(p if log_std is None or std is None else rate_of(weight, std))
         stds.append(std)
         bias_stds.append(sigma if bias_log_std is None else bias_log_std.exp().reshape(-1))
-    level = blocks.get("log_noise_std")
+    level = tensors.get("log_noise_std")
     return Trained(
         settings=settings,
         widths=widths,
@@ -210,19 +211,19 @@ def likelihood_of(network: Trained) -> Likelihood:
 @torch.no_grad()
 def _layer(network: Trained, place: int) -> StochasticLayer:
     settings, weight, bias = network.settings, network.weights[place], network.biases[place]
-    # Without first weights of its own, which would use up random numbers of torch.
+    # Without drawing first weights, which would use up random numbers of torch.
     linear = nn.utils.skip_init(nn.Linear, *weight.shape, dtype=weight.dtype)  # type: ignore[no-untyped-call]
     assert isinstance(linear, nn.Linear)
     linear.weight.copy_(weight.T)
     linear.bias.copy_(bias)
-    # A rate of exactly zero has no noise: the layer is dropout that never drops, and has the same prior.
+    # A rate of exactly 0 is no noise, whatever the method: dropout that never drops, with the same prior.
     method = settings.method if settings.rates[place] > 0 else "bernoulli"
     p = network.p[place]
     options: dict[str, Any] = {}
     if method != "variational":
         options = {"length_scale": settings.length_scale, "scale_by_fan_in": settings.scale_by_fan_in}
     if settings.learns_rates and method != "bernoulli":
-        # A rate that has run to 0 or 1 in floating point is as near to it as a logit can say.
+        # A learned rate may have been rounded to 0 or 1, whose logits are infinite.
         p = p.clamp(torch.finfo(p.dtype).tiny, 1 - torch.finfo(p.dtype).eps)
         options["per"] = "unit" if p.dim() else "layer"
     if method == "concrete":
@@ -231,8 +232,8 @@ def _layer(network: Trained, place: int) -> StochasticLayer:
     if method == "mixture":
         assert std is not None
         options["sigma"] = std.item()
-    started = method in ("variational", "meanfield")  # their parameters are put in below
-    layer = make_layer(KINDS[method], linear, 0.1 if started else p, options)
+    filled_below = method in ("variational", "meanfield")  # any rate will do here
+    layer = make_layer(KINDS[method], linear, 0.1 if filled_below else p, options)
     if isinstance(layer, VariationalGaussianDropout):
         layer.log_alpha.copy_(torch.logit(p))
     if isinstance(layer, MeanFieldGaussian):

@@ -27,14 +27,15 @@ from bayesdrop.functional.kl import mixture_information
 
 __all__ = ["LayerPrior", "NoisyInputs", "NoisyWeights", "StackLayer", "over_units", "transposed_product"]
 
+# Values of the 16-bit words that masks are made of.
 _WORDS = 2**16
-# Distance of two components, in widths, from which on a sample tells them apart for certain.
+# Distance of a mixture's two components, in widths, from which on a sample surely shows which one it is of.
 _FAR = 12.0
 
 
 @dataclass(frozen=True, eq=False)
 class LayerPrior:
-    """The prior N(0, I / l^2) of a layer, and N: the divergence is counted per row of data.
+    """The prior N(0, I / l^2) of a layer, and N rows of data, which divergences are divided by.
 
     Attributes:
         length_scale: (M, 1, 1) l of the weights.
@@ -61,12 +62,12 @@ class LayerPrior:
         return torch.stack([one.sum((1, 2)) for one in divergences]).sum(0) / self.num_data.view(-1)
 
     def of_points(self, bias: Tensor) -> Tensor:
-        """Divergence of biases that are points, l^2 b^2 / 2."""
+        """Divergence of biases without noise, l^2 b^2 / 2, of their shape."""
         return 0.5 * (self.bias_scale * bias).square()
 
 
 def transposed_product(u: Tensor, grad: Tensor, out: Tensor) -> None:
-    """u^T grad, into `out` as it is laid out in memory."""
+    """u^T grad into `out`, by the product that suits the order of `out` in memory."""
     if out.stride(1) == 1 and out.stride(2) != 1:
         torch.bmm(grad.transpose(1, 2), u, out=out.transpose(1, 2))
     else:
@@ -74,7 +75,7 @@ def transposed_product(u: Tensor, grad: Tensor, out: Tensor) -> None:
 
 
 def over_units(grad: Tensor, per_unit: Tensor) -> Tensor:
-    """(M, 1, K_in) summed over units where one rate serves all of them."""
+    """`per_unit`, (M, 1, K_in), in the shape of `grad`: summed over units where these share a rate."""
     return per_unit if grad.shape == per_unit.shape else per_unit.sum(2, keepdim=True)
 
 
@@ -84,7 +85,7 @@ class StackLayer(ABC):
     Args:
         values: "weight" (M, K_in, K_out) and "bias" (M, 1, K_out); "logit" (M, 1, 1 or K_in) where a rate is
             learned, "log_std" and "bias_log_std" where widths are. All are views of the parameters.
-        grads: where the gradients go, by the same names; empty for a layer that is not trained.
+        grads: tensors that gradients are written to, by the same names; empty if the layer is not trained.
         rows: B, rows of a batch.
     """
 
@@ -99,7 +100,7 @@ class StackLayer(ABC):
         self.set_rate(self.weight.new_zeros(stack, 1, 1))
 
     def set_rate(self, p: Tensor) -> None:
-        """The rates from now on, (M, 1, 1) or (M, 1, K_in)."""
+        """Set the rates, (M, 1, 1) or (M, 1, K_in)."""
         self.p = p
         #: 1 / (1 - p) as the weights of an input unit are laid out, (M, 1, 1) or (M, K_in, 1)
         self.scale = (1 - p).reciprocal().transpose(1, 2)
@@ -111,7 +112,7 @@ class StackLayer(ABC):
 
     @abstractmethod
     def set_noise(self, noise: Tensor) -> None:
-        """The noise of a step, from random words or normal numbers."""
+        """Set the noise of a step, made of random words or normal numbers (see `noise_shapes`)."""
 
     @abstractmethod
     def forward(self, a: Tensor) -> Tensor:
@@ -119,12 +120,12 @@ class StackLayer(ABC):
 
     @abstractmethod
     def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
-        """From dL/dh to the gradients of all parameters; returns dL/da.
+        """Gradients of all parameters into `grads`, from dL/dh; returns dL/da, (M, B, K_in).
 
         Args:
             grad: dL/dh, (M, B, K_out).
-            through: whether dL/da is wanted.
-            unmasked: leave the mask of the inputs to the non-linearity that takes dL/da.
+            through: whether dL/da is wanted; if not, what is returned means nothing.
+            unmasked: return dL/d(a z): the non-linearity that takes it also takes care of the mask z.
         """
 
     @abstractmethod
@@ -132,27 +133,27 @@ class StackLayer(ABC):
         """KL(q || prior) / N of every network, (M,)."""
 
     def add_prior(self, prior: LayerPrior) -> None:
-        """Add the gradient of KL(q || prior) / N."""
+        """Add the gradient of KL(q || prior) / N to `grads`."""
         self.grads["weight"].addcmul_(self.weight, self.pull(prior))
         self.grads["bias"].addcmul_(self.bias, prior.bias_precision)
 
     def pull(self, prior: LayerPrior) -> Tensor:
-        """What the gradient of KL / N in the weights is, in units of the weights: (M, 1 or K_in, 1)."""
+        """The gradient of KL / N in the weights, divided by the weights: (M, 1 or K_in, 1)."""
         return prior.precision * self.scale
 
     def backward_product(self, u: Tensor, grad: Tensor) -> Tensor:
-        """From u and dL/d(u W + b) to the gradient of W, which is returned, and that of b."""
+        """Gradients of W and b from dL/d(u W + b), into `grads`; returns that of W."""
         transposed_product(u, grad, self.grads["weight"])
         torch.sum(grad, 1, keepdim=True, out=self.grads["bias"])
         return self.grads["weight"]
 
     def backward_input(self, grad: Tensor, weight: Tensor) -> Tensor:
-        """dL/du of u W + b."""
+        """dL/du from dL/d(u W + b)."""
         return torch.bmm(grad, weight.transpose(1, 2), out=self.input_grad)
 
 
 class NoisyInputs(StackLayer):
-    """Noise multiplies the inputs; 1 / (1 - p) is put into the weights, which are smaller than a batch.
+    """Noise multiplies the inputs. The weights are divided by 1 - p: they are fewer numbers than a batch.
 
     Args:
         values: see `StackLayer`.
@@ -199,7 +200,7 @@ class NoisyInputs(StackLayer):
             torch.sub(1, self._dropped, out=self.mask)
 
     def set_opposite_noise(self, noise: Tensor) -> None:
-        """The hard mask of u where `set_noise` has that of 1 - u: kept if u < 1 - p."""
+        """Set the antithetic hard mask: `set_noise` keeps where u >= p, and this where 1 - u > p."""
         torch.lt(noise, -self._threshold.to(torch.int32), out=self.mask)
 
     def forward(self, a: Tensor) -> Tensor:
@@ -213,7 +214,7 @@ class NoisyInputs(StackLayer):
         return torch.baddbmm(self.bias, self.masked, self._scaled, out=self.out)
 
     def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
-        """See `StackLayer`. Of a learned rate, the path through noise and scale; see `add_score` too."""
+        """See `StackLayer`. Of a learned rate, the path through soft masks and 1 - p; see `add_score` too."""
         weight_grad = self.backward_product(self.masked, grad)
         rate_grad = self.grads.get("logit")
         if rate_grad is not None:
@@ -236,11 +237,11 @@ class NoisyInputs(StackLayer):
         return input_grad
 
     def add_score(self, change: Tensor, noise: Tensor) -> None:
-        """Add the gradient of a learned rate through hard masks: DisARM, each row with its own two losses.
+        """Add the gradient of a learned rate through hard masks: DisARM, with the two losses of each row.
 
         Args:
-            change: (M, B, 1) by how much each row's part of the loss is larger than with the opposite mask.
-            noise: that the mask was made of.
+            change: (M, B, 1) the loss of each row, divided by B, less that with the opposite mask.
+            noise: the random words that the mask was made of.
         """
         kept, grad = self.mask.clone(), self.grads["logit"]
         self.set_opposite_noise(noise)
@@ -248,7 +249,7 @@ class NoisyInputs(StackLayer):
         grad.add_(over_units(grad, disarm_slope(per_unit, self.p)))
 
     def pull(self, prior: LayerPrior) -> Tensor:
-        """See `StackLayer`. Gaussian noise pushes weights away from zero, where its width would vanish."""
+        """See `StackLayer`. Gaussian noise pushes weights away from 0, where its width would vanish."""
         if self.kind != "normal":
             return super().pull(prior)
         norm = self.weight.square().sum(2, keepdim=True)
@@ -273,10 +274,10 @@ class NoisyInputs(StackLayer):
 
 
 class NoisyWeights(StackLayer):
-    """Noise on the weights, one set for a batch.
+    """Noise on the weights, the same for all rows of a batch.
 
     Without `sigma` every weight has a mask of its own. With it the weights that leave a unit share a mask,
-    and weights and biases have Gaussian noise of the width s besides: a mixture of two Gaussians.
+    and Gaussian noise of width s is added to weights and biases: a mixture of two Gaussians.
 
     Args:
         values: see `StackLayer`.
@@ -285,7 +286,7 @@ class NoisyWeights(StackLayer):
         sigma: s; 0 for none.
 
     Attributes:
-        kept: masks of the weights, 1 / (1 - p) included.
+        kept: masks of the weights, divided by 1 - p.
     """
 
     def __init__(
@@ -326,7 +327,7 @@ class NoisyWeights(StackLayer):
         return self.backward_input(grad, self._drawn) if through else self.input_grad
 
     def pull(self, prior: LayerPrior) -> Tensor:
-        """See `StackLayer`. Of a mixture, what a sample tells about its component is taken off."""
+        """See `StackLayer`. Of a mixture, less the slope of the information on which component was drawn."""
         if not self.sigma:
             return super().pull(prior)
         # d, the distance of a unit's two components in units of s: d^2 = (|W_k| / (s (1 - p)))^2.
@@ -354,5 +355,5 @@ class NoisyWeights(StackLayer):
 
 
 def _thresholds(p: Tensor) -> Tensor:
-    """The smallest 16-bit word that is kept at the rate p, in int16's order."""
+    """The smallest 16-bit word that is kept at the rate p; words are int16, from -2^15."""
     return (torch.round(p.double() * _WORDS) - _WORDS // 2).clamp_max(_WORDS // 2 - 1).to(torch.int16)

@@ -33,7 +33,7 @@ __all__ = ["Component", "Mixture", "gamma_quantiles"]
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """A network, the name of its encoder, and the places of the rows that it has not seen."""
+    """A network, the name of its encoder, and the places of the rows that it held out, if it did so."""
 
     network: Trained
     encoder: str
@@ -42,7 +42,7 @@ class Component:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Dropout posteriors of equal weight, of one table, in the table's units.
+    """Networks of a table, each a dropout posterior, with equal weights; predictions in the table's units.
 
     Attributes:
         components: the networks.
@@ -52,10 +52,10 @@ class Mixture:
         dof: degrees of freedom of Student's t; infinite for Gaussian noise. A t is a mixture of Gaussians
             of many scales: every draw has a noise scale of its own, at evenly spaced quantiles.
         search: what was tried: one row a candidate, with its log-likelihood on held-out rows in the target's
-            units and how many blocks were picked.
-        start: the guesses of the table's rows, if any network is told of them; not written to files.
-        shares: (n, D) of rows that were held out: how much probability the narrowest central interval has
-            that holds the target; they set intervals. None where no row was held out.
+            units and how many of its blocks were picked.
+        start: the start of the table, if any network has it among its inputs; not written to files.
+        shares: (n, D) of rows that were held out: the probability of the narrowest central interval that
+            holds the target. They set intervals. None where no row was held out.
     """
 
     components: tuple[Component, ...]
@@ -69,7 +69,7 @@ class Mixture:
 
     @property
     def outputs(self) -> int:
-        """Numbers of a draw for one row: D, 2 D or K."""
+        """How many numbers a draw has for one row: D, 2 D, or one for each class or label."""
         if self.target is not None and not isinstance(self.likelihood, Gaussian):
             return 2 * len(self.target.mean)
         return self.components[0].network.widths[-1]
@@ -86,7 +86,7 @@ class Mixture:
 
     @property
     def likelihood(self) -> Likelihood:
-        """What `draws` mean."""
+        """The likelihood that the outputs of `draws` are parameters of."""
         if self.target is None:
             return Bernoulli() if self.noise == "labels" else Categorical()
         if not self.target.warp.is_plain:
@@ -99,10 +99,10 @@ class Mixture:
     def blocks(
         self, x: Array, num_draws: int | None = None, seed: int = 0, block: int | None = None
     ) -> Iterator[Tensor]:
-        """Outputs of the draws in the target's units, some at a time: (C, N, outputs).
+        """Outputs of the draws in the target's units, some draws at a time: (draws, N, outputs).
 
         Args:
-            x: (N, D) columns as those of the table.
+            x: (N, K) columns as those of the table.
             num_draws: T of all networks together.
             seed: of the draws.
             block: rows that are multiplied at a time, see `bayesdrop.blocks`; N if None.
@@ -165,7 +165,7 @@ class Mixture:
     def draws(
         self, x: Array, num_draws: int | None = None, seed: int = 0, block: int | None = None
     ) -> Tensor:
-        """(T, N, outputs) in the target's units, in double precision."""
+        """(T, N, outputs) in the target's units, in double precision; arguments as of `blocks`."""
         return torch.cat(list(self.blocks(x, num_draws, seed, block)))
 
     def predict(
@@ -174,7 +174,7 @@ class Mixture:
         """The predictive distribution of rows, draws kept.
 
         Args:
-            x: (N, D) columns as those of the table.
+            x: (N, K) columns as those of the table.
             num_draws: T of all networks together.
             seed: of the draws.
             block: rows that are multiplied at a time, see `bayesdrop.blocks`; N if None.
@@ -183,22 +183,22 @@ class Mixture:
 
     @torch.no_grad()
     def log_prob(self, x: Array, y: NDArray[Any], num_draws: int | None = None, seed: int = 0) -> Tensor:
-        """(N,) log density of each row's targets, or labels, under the mixture, no draws kept."""
+        """(N,) log density of each row's targets, or log-probability of its labels; draws are not kept."""
         likelihood, targets = self.likelihood, torch.from_numpy(np.ascontiguousarray(y))
         parts, count = [], 0
-        for block in self.blocks(x, num_draws, seed):
-            scores = torch.stack([likelihood.log_prob(output, targets) for output in block])
+        for outputs in self.blocks(x, num_draws, seed):
+            scores = torch.stack([likelihood.log_prob(output, targets) for output in outputs])
             # All labels of a row together.
             parts.append((scores.sum(-1) if self.noise == "labels" else scores).logsumexp(0))
-            count += len(block)
+            count += len(outputs)
         return torch.stack(parts).logsumexp(0) - math.log(count)
 
     @torch.no_grad()
     def mean_weights(self, x: Array) -> Tensor:
-        """(N, D) what the networks expect with their mean weights: "weight averaging" instead of draws.
+        """(N, D) means, or probabilities, of networks with mean weights: "weight averaging", no draws.
 
         Args:
-            x: (N, D) columns as those of the table.
+            x: (N, K) columns as those of the table.
         """
         inputs = {name: encoder(x) for name, encoder in self.encoders.items()}
         means = []

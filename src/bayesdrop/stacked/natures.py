@@ -1,13 +1,13 @@
 """What kind of number a target is: skewed, a share, or a whole number; chosen on rows that were held out.
 
 A Gaussian of the target itself suits prices, counts and shares badly: they are skewed, end at zero or one, or
-take few values, which a density could follow into spikes. Such targets are fitted through a monotone map (see
-`Warp`), and whole numbers *dequantised*: a number between -1/2 and 1/2 is added to each, drawn once. The mean
-log density of those is a lower bound of the log-probability of the cell that the number came from, so that
-nothing is gained by spikes, and candidates are compared on one measure.
+take few values, on which a density could put ever higher spikes. Such targets are fitted through a monotone
+map (see `Warp`), and whole numbers are *dequantised*: a number between -1/2 and 1/2 is added to each, drawn
+once. The mean log density of the sums is at most the log-probability of the whole number, so that spikes gain
+nothing, and candidates are compared on one measure.
 
-Which map is taken is found by small networks that hold rows out: the density of the target at the rows that
-they have not seen, in the target's own units, must grow by two standard errors, and errors by less than one.
+Small networks that hold rows out choose the map. It is taken if the log density of rows that they have not
+seen, in the target's own units, grows by two standard errors, and errors grow by less than one.
 
 Reference: Theis, van den Oord & Bethge (2016), "A note on the evaluation of generative models", section 3.1.
 """
@@ -36,13 +36,14 @@ __all__ = ["natures_of", "with_natures"]
 _WIDE = 40.0
 #: skewness from which on a map is tried
 _SKEWED = 0.75
-#: rows that a look is taken at, parts that they are cut into, and how many of these are held out
+#: rows that a map is chosen by, parts that they are cut into, and how many of these are held out
 _ROWS, _PARTS, _HELD = 3000, 4, 3
+#: steps of training
 _STEPS = 300
 
 
 def natures_of(y: Array) -> list[Warp]:
-    """The maps that may suit a target, the plainest first.
+    """The one or two maps that may suit a target, the plainer first.
 
     Args:
         y: (N,) numbers.
@@ -52,7 +53,7 @@ def natures_of(y: Array) -> list[Warp]:
     margin = most - least
     if not whole and least >= 0 and most <= 1 and len(np.unique(y)) > 10:
         return [Warp(low=0.0, high=1.0), Warp("logit", low=0.0, high=1.0)]
-    # What comes near to zero, and is never below it, has its end there.
+    # A target that comes near to 0, and is never below, is bounded by 0.
     low = 0.0 if 0 <= least <= 0.05 * np.median(y) else -math.inf
     counts = whole and 0 <= least <= 1
     plain = Warp(whole=True, low=0.0 if counts else -math.inf) if whole else Warp(low=low)
@@ -62,29 +63,36 @@ def natures_of(y: Array) -> list[Warp]:
     centre = 0.0 if least >= 0 else float(np.median(y))
     scale = float(np.median(np.abs(y - centre))) / 3
     scale = max(scale, 0.5 if whole else 1e-3 * spread)
-    # A map that grows fast must end somewhere.
+    # The inverse of asinh grows fast: bounds keep predictions near the table's own range.
     ends = {"low": 0.0 if least >= 0 else least - margin, "high": most + margin}
     return [plain, Warp("asinh", centre, scale, whole=whole, **ends)]
 
 
 @dataclass
 class _Look:
-    """A table through one map, and the networks that look at it."""
+    """Some rows of a table through one map, and the networks that try it.
+
+    Attributes:
+        table: the rows.
+        inputs: of the networks.
+        held: places of the rows that each network holds out.
+        jobs: the networks.
+    """
 
     table: TrainingTable
     inputs: Tensor
-    rows: list[Tensor]
+    held: list[Tensor]
     jobs: list[Job]
 
 
 def with_natures(
     tables: Sequence[TrainingTable], wanted: Sequence[bool], *, processes: int = 1
 ) -> list[TrainingTable]:
-    """Tables of one target with the map that suits it best; others as they are.
+    """The tables, those of a single target with the map that suits it best.
 
     Args:
         tables: to be fitted.
-        wanted: for each, whether a map may be chosen at all.
+        wanted: for each table, whether a map may be chosen.
         processes: as in `train`.
     """
     chosen = list(tables)
@@ -92,10 +100,10 @@ def with_natures(
     for place, (table, asked) in enumerate(zip(tables, wanted, strict=True)):
         if not asked or table.target is None or table.y.shape[1] != 1 or len(table.x) < 2 * _PARTS:
             continue
-        ways = natures_of(table.y[:, 0])
-        chosen[place] = replace(table, warp=ways[0])
-        if len(ways) > 1:
-            looks[place] = [_look(table, way) for way in ways]
+        warps = natures_of(table.y[:, 0])
+        chosen[place] = replace(table, warp=warps[0])
+        if len(warps) > 1:
+            looks[place] = [_look(table, warp) for warp in warps]
     trained = iter(
         train([job for own in looks.values() for one in own for job in one.jobs], processes=processes)
     )
@@ -110,7 +118,7 @@ def with_natures(
 
 
 def _judged(look: _Look, networks: Sequence[Trained]) -> Array:
-    """(n, 2) log densities of held-out rows, and minus their absolute errors, in the target's units.
+    """(n, 2) log densities and minus absolute errors of the rows, in the target's units.
 
     NaN for rows that no network held out, and everywhere if one diverged.
     """
@@ -120,23 +128,23 @@ def _judged(look: _Look, networks: Sequence[Trained]) -> Array:
         return found
     parts = [
         held_out(one, look.inputs, table.targets, rows, num_draws=16, seed=one.seed)
-        for one, rows in zip(networks, look.rows, strict=True)
+        for one, rows in zip(networks, look.held, strict=True)
     ]
     change = calibrate(parts, size)
     found[:, 0] = mixture_log_prob(parts, [change] * len(parts), size).double().numpy() + table.log_units
     assert table.target is not None
     for part in parts:
         middle = part.outputs[..., :1].mean(0).double().numpy() * table.target.scale + table.target.mean
-        said = table.warp.bounded(table.warp.inverse(torch.from_numpy(middle))).numpy()
-        found[part.rows, 1] = -np.abs(table.y[part.rows] - said)[:, 0]
+        guessed = table.warp.bounded(table.warp.inverse(torch.from_numpy(middle))).numpy()
+        found[part.rows, 1] = -np.abs(table.y[part.rows] - guessed)[:, 0]
     return found
 
 
 def _is_better(gain: Array) -> bool:
-    """Whether densities gain by two standard errors, and errors do not grow by one.
+    """Whether log densities grow by two standard errors, and errors by less than one.
 
-    Densities alone would take a map whose noise suits and whose shape does not: what is straight is bent by
-    it, and the ends of the table are far off.
+    Densities alone would take a map whose noise suits and whose shape does not: it bends what is straight,
+    and predictions are far off at the ends of the table.
     """
     known = gain[~np.isnan(gain).any(1)]
     if len(known) < 2 * _PARTS:

@@ -1,7 +1,7 @@
 """What a mixture says about the rows that its networks were fitted to, each by networks that held it out.
 
-Every network of a blended mixture has not seen some rows. A row is therefore predicted *out of fold*: by
-those networks alone that did not see it, with the noise and the tails of the whole. That measures a model
+Every network of a blended mixture held some rows out. A row is therefore predicted *out of fold*: by those
+networks alone that did not see it, with the noise and the tails of the whole mixture. That measures a model
 that was fitted to all rows, and sets its intervals.
 
 **Why intervals hold.** Let F_i be the predictive distribution of row i by the networks that held it out, and
@@ -17,9 +17,9 @@ the score s, and it moves the level of the quantiles that are taken and nothing 
 of one distribution, grow with their level, and follow its skewness and its spread.
 
 Two things are only nearly so, as with all cross-validation. A new row is predicted by all networks, and not
-by those of one fold: its prediction is a little better, and intervals a little wide. And few numbers (which
-networks are kept, the shift and slope of the noise, its tails) were chosen by all rows together. For plain
-refits the bound is 1 - 2 (1 - level) in the worst case, and `level` in practice.
+by those of one fold: its prediction is a little better, and intervals a little wide. And a few numbers (which
+networks are kept, the shift and slope of the noise, its tails) were chosen by all rows together. Where a new
+model is fitted without each row, coverage is 1 - 2 (1 - level) in the worst case, and `level` in practice.
 
 Reference: Vovk (2015), "Cross-conformal predictors"; Barber, Candès, Ramdas & Tibshirani (2021), "Predictive
 inference with the jackknife+", for CV+ and its bound.
@@ -44,14 +44,14 @@ __all__ = ["central_shares", "interval_levels", "out_of_fold"]
 
 Places = NDArray[np.int64]
 
-#: draws of every network, at least; where a row was held out by few, more
+#: draws of every network, and of all networks that held a row out together, at least
 _DRAWS = 24
 _ALL_DRAWS = 96
-#: rows that are looked at, at most: they tell a quantile of 95 % to a third of a percent
+#: rows that are predicted, at most: they show how often a 95 % interval holds to a third of a percent
 _MOST = 4000
 #: numbers of draws that are held at a time
 _NUMBERS = 2**22
-#: the largest probability of a central interval that is believed: further out no row has been seen
+#: the largest probability of a central interval: farther out no row has been seen
 _LARGEST = 1 - 1e-9
 
 
@@ -62,7 +62,7 @@ def out_of_fold(mixture: Mixture, x: Array, *, most: int = _MOST) -> Iterator[tu
     Args:
         mixture: as fitted, with the places of rows that each network has not seen.
         x: (N, K) columns of the table it was fitted to.
-        most: rows; of more that were held out, so many are taken at random.
+        most: rows to predict at most; of more that were held out, so many are taken at random.
 
     Yields: places of rows in the table, and their predictive distributions. Rows that no network held out
         are left out; there are none at all where networks were fitted to all rows.
@@ -97,7 +97,7 @@ def _draws(mixture: Mixture, x: Array, rows: Places, held: list[Places], count: 
             list(draw_outputs(component.network, inputs, num_draws=each, seed=component.network.seed))
         )
         value = mixture.in_units(output, component.network.log_variance)
-        # Rows stand at their own place among the draws: the networks that held them out differ.
+        # Rows were held out by different networks so far: draws go to the next free places of each row.
         draws = torch.from_numpy(filled[here][None] * each + np.arange(each)[:, None])
         if scales is not None:
             value[..., value.shape[-1] // 2 :] += scales[draws]
@@ -113,8 +113,8 @@ def central_shares(mixture: Mixture, x: Array, y: Array, *, groups: NDArray[np.i
         mixture: of numbers.
         x: (N, K) columns of the table it was fitted to.
         y: (N, D) targets.
-        groups: (N,) the group of every row. Groups are then what is exchangeable, and not their rows: one row
-            of each, at random, tells.
+        groups: (N,) the group of every row. Groups are then exchangeable, and their rows are not: one row of
+            each, at random, is scored.
     """
     places, shares = [np.empty(0, np.int64)], [np.empty((0, y.shape[1]))]
     for rows, prediction in out_of_fold(mixture, x):
@@ -132,9 +132,12 @@ def interval_levels(shares: Array, level: float) -> Array:
 
     Args:
         shares: (n, D), of `central_shares`.
-        level: in (0, 1). With fewer than level / (1 - level) rows nothing can be said, and it is `level`.
+        level: in (0, 1).
+
+    Returns: the ceil((n + 1) level)-th smallest share of each target; `level` itself if n is too small for
+        that, below level / (1 - level).
     """
-    # A rank of 9 / 10 must not become that of the double next to it.
+    # Rounding must not lift the rank: 10 * 0.9 may be a little above 9.
     rank = math.ceil((len(shares) + 1) * level - 1e-9)
     if rank > len(shares):
         return np.full(shares.shape[1], level)

@@ -1,4 +1,4 @@
-"""The parameters of a stack: one block of memory, seen layer by layer, and Adam's steps on it."""
+"""The parameters of a stack: one vector, seen as a tensor for each kind of number, and Adam's steps on it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from bayesdrop.stacked.streams import generator
 
 __all__ = ["Adam", "ParameterLayout", "Parameters", "learning_rates"]
 
-#: the parts of a layer, each a block of its own; those from the third on have the learning rate of drop rates
+#: what a layer may consist of; from the third on, these have the learning rate of drop rates
 _PARTS = ("weight", "bias", "logit", "log_std", "bias_log_std")
-#: layers with fewer outputs have theirs one after another in memory: products are then four times as fast
+#: weights of layers with fewer outputs are stored transposed: their products are then four times as fast
 _NARROW = 16
+#: "one-cycle": the share of steps that rise, the first rate as a share of lr, the last as one of the first
 _WARM, _START, _END = 0.3, 1 / 25, 1e-4
 
 
 class ParameterLayout:
-    """The blocks of a network's parameters.
+    """Names and shapes of a network's parameters.
 
     Args:
         settings: of the network.
@@ -34,8 +35,9 @@ class ParameterLayout:
 
     Attributes:
         widths: inputs, hidden units, outputs.
-        shapes: shape of every block, by name: "weight0", "bias0", ..., "logit0" (1, 1 or K_in) of a learned
-            rate, "log_std0" and "bias_log_std0" of widths, "log_noise_std".
+        shapes: by name: "weight0" (K_in, K_out) and "bias0" (1, K_out) of the first layer, and so on;
+            "logit0" (1, 1 or K_in) of a learned rate, "log_std0" and "bias_log_std0" of widths,
+            "log_noise_std" (1, D).
     """
 
     def __init__(self, settings: Settings, inputs: int, outputs: int, targets: int) -> None:
@@ -54,23 +56,23 @@ class ParameterLayout:
 
 
 def _laid_out(part: Tensor, stack: int, shape: tuple[int, int]) -> Tensor:
-    """A block (M, a, b) of memory."""
+    """A stretch of the vector as a tensor (M, a, b)."""
     if shape[0] > 1 and shape[1] < _NARROW:
         return part.view(stack, shape[1], shape[0]).transpose(1, 2)
     return part.view(stack, *shape)
 
 
 class Parameters:
-    """M networks' numbers of one layout: block after block in one vector, each block (M, a, b).
+    """The parameters of M networks of one layout: tensors (M, a, b) by name, which are views of one vector.
 
-    A step of an optimiser is then a few operations on one vector, however many layers there are.
+    A step of an optimiser is then a few operations on that vector, however many layers there are.
     """
 
     def __init__(self, layout: ParameterLayout, stack: int, dtype: torch.dtype) -> None:
         self.layout = layout
         sizes = [stack * math.prod(shape) for shape in layout.shapes.values()]
         self.vector = torch.zeros(sum(sizes), dtype=dtype)
-        self.blocks: dict[str, Tensor] = {
+        self.tensors: dict[str, Tensor] = {
             name: _laid_out(part, stack, shape)
             for part, (name, shape) in zip(
                 torch.split(self.vector, sizes), layout.shapes.items(), strict=True
@@ -78,14 +80,14 @@ class Parameters:
         }
 
     def __getitem__(self, name: str) -> Tensor:
-        return self.blocks[name]
+        return self.tensors[name]
 
     def get(self, name: str) -> Tensor | None:
-        """A block, or None if the layout has none of that name."""
-        return self.blocks.get(name)
+        """A tensor, or None if the layout has none of that name."""
+        return self.tensors.get(name)
 
-    def start(self, seeds: Sequence[int], kinds: Sequence[str] | None = None) -> None:
-        """First weights and biases, by each network's seed.
+    def draw_first_weights(self, seeds: Sequence[int], kinds: Sequence[str] | None = None) -> None:
+        """Draw first weights and biases, by each network's seed.
 
         Args:
             seeds: of the networks.
@@ -96,36 +98,36 @@ class Parameters:
         kinds = ["linear"] * len(made) if kinds is None else kinds
         for place, (inputs, outputs) in enumerate(itertools.pairwise(self.layout.widths)):
             for part in ("weight", "bias"):
-                for network, source, kind in zip(self.blocks[f"{part}{place}"], made, kinds, strict=True):
+                for network, source, kind in zip(self.tensors[f"{part}{place}"], made, kinds, strict=True):
                     bound = 1 / math.sqrt(inputs)
                     if kind == "glorot":
                         bound = math.sqrt(6 / (inputs + outputs)) if part == "weight" else 0.0
                     network.copy_(torch.from_numpy(source.uniform(-bound, bound, tuple(network.shape))))
 
     def of_layer(self, place: int) -> dict[str, Tensor]:
-        """The blocks of a weight layer, by their parts: "weight", "bias" and what else it has."""
+        """The tensors of a weight layer, as "weight", "bias", and "logit", "log_std", ... if it has them."""
         names = {part: f"{part}{place}" for part in _PARTS}
-        return {part: self.blocks[name] for part, name in names.items() if name in self.blocks}
+        return {part: self.tensors[name] for part, name in names.items() if name in self.tensors}
 
     def of_network(self, place: int) -> dict[str, Tensor]:
-        """A copy of one network's blocks."""
-        return {name: block[place].clone() for name, block in self.blocks.items()}
+        """A copy of one network's tensors, (a, b) by name."""
+        return {name: tensor[place].clone() for name, tensor in self.tensors.items()}
 
     def kept(self, places: Tensor) -> Parameters:
         """A copy of some of the networks."""
         copy = Parameters(self.layout, len(places), self.vector.dtype)
-        for name, block in self.blocks.items():
-            copy.blocks[name].copy_(block[places])
+        for name, tensor in self.tensors.items():
+            copy.tensors[name].copy_(tensor[places])
         return copy
 
     def norms(self) -> Tensor:
-        """(M,) Euclidean norm of each network's numbers."""
-        squares = [block.flatten(1).square().sum(1) for block in self.blocks.values()]
+        """(M,) Euclidean norm of each network's parameters."""
+        squares = [tensor.flatten(1).square().sum(1) for tensor in self.tensors.values()]
         return torch.stack(squares).sum(0).sqrt()
 
 
 def learning_rates(settings: Settings, first: int, count: int, total: int) -> NDArray[np.float64]:
-    """The learning rate of steps first, ..., first + count - 1 of `total`, counted from 0.
+    """(count,) learning rates of steps first, ..., first + count - 1 of `total`, counted from 0.
 
     "one-cycle" rises from lr / 25 over the first 30 % of the steps and falls to lr / 250,000, both as
     cosines.
@@ -144,7 +146,7 @@ def learning_rates(settings: Settings, first: int, count: int, total: int) -> ND
 
 
 class Adam:
-    """Adam's moments of all networks, which have taken the same number of steps; each has its learning rate.
+    """Adam for all networks of a stack: each has its own learning rate, all have taken as many steps.
 
     Args:
         settings: of the networks.
@@ -164,11 +166,11 @@ class Adam:
         self._rate_ratio = torch.tensor(ratios, dtype=dtype).view(-1, 1, 1)
         limits = [math.inf if one.clip_norm is None else one.clip_norm for one in settings]
         self._limit = torch.tensor(limits, dtype=dtype) if min(limits) < math.inf else None
-        plain = not any(name.startswith(_PARTS[2:]) for name in parameters.blocks)
+        plain = not any(name.startswith(_PARTS[2:]) for name in parameters.tensors)
         self._is_fused = plain and parameters.vector.device.type == "cpu"
 
     def step(self, grads: Parameters, lr: Tensor) -> None:
-        """One step.
+        """One step of all networks.
 
         Args:
             grads: gradients; overwritten where they are clipped.
@@ -176,8 +178,8 @@ class Adam:
         """
         if self._limit is not None:
             factor = (self._limit / (grads.norms() + 1e-12)).clamp_max(1).view(-1, 1, 1)
-            for block in grads.blocks.values():
-                block.mul_(factor)
+            for tensor in grads.tensors.values():
+                tensor.mul_(factor)
         self._steps += 1
         if self._is_fused and bool((lr == lr[0]).all()):
             self._fused_step(grads, float(lr[0]))
@@ -190,12 +192,12 @@ class Adam:
         update.add_(self.epsilon * correction)
         torch.div(mean, update, out=update)
         size = -lr.view(-1, 1, 1) * (correction / (1 - self.beta1**self._steps))
-        for name, block in self._parameters.blocks.items():
+        for name, tensor in self._parameters.tensors.items():
             factor = size * self._rate_ratio if name.startswith(_PARTS[2:]) else size
-            block.addcmul_(self._update[name], factor)
+            tensor.addcmul_(self._update[name], factor)
 
     def _fused_step(self, grads: Parameters, lr: float) -> None:
-        """The same in one pass over memory, where all numbers have one learning rate."""
+        """The same step in one pass over memory, where all parameters have one learning rate."""
         torch._fused_adam_(
             [self._parameters.vector],
             [grads.vector],
@@ -213,7 +215,12 @@ class Adam:
         )
 
     def kept(self, places: Tensor, parameters: Parameters) -> Adam:
-        """The moments of some of the networks, for their parameters."""
+        """Adam for some of the networks, with their moments.
+
+        Args:
+            places: of the networks to keep.
+            parameters: of these networks.
+        """
         copy = Adam([self._settings[place] for place in places.tolist()], parameters)
         copy._mean, copy._square = self._mean.kept(places), self._square.kept(places)
         copy._steps = self._steps

@@ -1,4 +1,4 @@
-"""PreparedMixture: the networks of a table with the weights of every draw made once, for many predictions."""
+"""PreparedMixture: a mixture whose draws have their weights made once, for many predictions."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ __all__ = ["PreparedMixture"]
 
 @dataclass(frozen=True, eq=False)
 class _Stack:
-    """Draws that run in one batched product a layer: of networks with the same encoder and widths.
+    """C draws that run in one batched product a layer: of networks with the same encoder and widths.
 
     Attributes:
-        encoder: name.
+        encoder: its name.
         activation: between the layers.
-        layers: weights (C, K_in, K_out) and biases (C, 1, K_out).
-        level: (C, 1, D) log variance of the noise where it is one number a network.
-        places: (C,) of the draws among all.
+        layers: weights (C, K_in, K_out) and biases (C, 1, K_out) of every layer.
+        log_variance: (C, 1, D) of the noise, for networks that have one noise for all rows; else None.
+        places: (C,) places of the draws among all T.
     """
 
     encoder: str
     activation: str
     layers: list[tuple[Tensor, Tensor]]
-    level: Tensor | None
+    log_variance: Tensor | None
     places: Tensor
 
     def outputs(self, x: Tensor) -> Tensor:
-        """(C, N, outputs)."""
+        """(C, N, outputs) of inputs (N, K)."""
         h = x
         for place, (weight, bias) in enumerate(self.layers):
             if place:
@@ -58,10 +58,10 @@ class PreparedMixture:
     """`mixture.predict(x, num_draws, seed)` for many x, to rounding.
 
     A mixture makes the noise of its draws in every call, so that it holds no more than its networks. Here
-    the weights of all draws are held: T times the largest networks that their draws are of.
+    the weights of all draws are held, which takes `bytes_needed`.
 
     Args:
-        mixture: whose draws.
+        mixture: the networks.
         num_draws: T of all networks together; the mixture's own if None.
         seed: of the draws.
     """
@@ -74,6 +74,7 @@ class PreparedMixture:
         self._scales = mixture.log_scales(self.num_draws, seed)
         counts = mixture.counts(self.num_draws)
         starts = [0, *accumulate(counts)]
+        seeds = [mixture.seed_of(place, seed) for place in range(len(counts))]
         groups: dict[tuple[str, str, tuple[int, ...], bool], list[tuple[int, Component]]] = {}
         for place, component in enumerate(mixture.components):
             if counts[place]:
@@ -86,12 +87,12 @@ class PreparedMixture:
                 )
                 groups.setdefault(key, []).append((place, component))
         self._stacks = [
-            _stack(key[0], key[1], members, counts, starts, seed) for key, members in groups.items()
+            _stack(key[0], key[1], members, counts, starts, seeds) for key, members in groups.items()
         ]
 
     @staticmethod
     def bytes_needed(mixture: Mixture, num_draws: int | None = None) -> int:
-        """Memory of the weights of all draws."""
+        """Bytes that the weights of all draws take."""
         counts = mixture.counts(mixture.num_draws if num_draws is None else num_draws)
         return sum(
             count * sum(weight.nbytes for weight in component.network.weights)
@@ -103,13 +104,13 @@ class PreparedMixture:
         """(T, N, outputs) in the target's units, in double precision.
 
         Args:
-            x: (N, D) columns as those of the table.
+            x: (N, K) columns as those of the table.
         """
         inputs = {name: encoder(x) for name, encoder in self._mixture.encoders.items()}
         parts, places = [], []
         for stack in self._stacks:
             output = stack.outputs(inputs[stack.encoder])
-            value = self._mixture.in_units(output, stack.level)
+            value = self._mixture.in_units(output, stack.log_variance)
             if self._scales is not None:
                 value[..., value.shape[-1] // 2 :] += self._scales[stack.places].unsqueeze(1)
             parts.append(value)
@@ -125,7 +126,7 @@ class PreparedMixture:
         """The predictive distribution of rows, draws kept.
 
         Args:
-            x: (N, D) columns as those of the table.
+            x: (N, K) columns as those of the table.
         """
         draws = self.draws(x)
         running = DrawStatistics(self._likelihood)
@@ -141,15 +142,24 @@ def _stack(
     members: Sequence[tuple[int, Component]],
     counts: Sequence[int],
     starts: Sequence[int],
-    seed: int,
+    seeds: Sequence[int],
 ) -> _Stack:
+    """The draws of some networks, with their weights.
+
+    Args:
+        encoder: name of their encoder.
+        activation: between their layers.
+        members: the networks, and their places in the mixture.
+        counts: draws of every network of the mixture.
+        starts: the place of the first draw of every network.
+        seeds: of the draws of every network.
+    """
     weights: list[list[Tensor]] = []
     biases: list[list[Tensor]] = []
-    levels, places = [], []
+    log_variances, places = [], []
     for place, component in members:
         network, count = component.network, counts[place]
-        # As `Mixture.blocks` names the functions of every network.
-        source = NoiseSource(seed + 7919 * place)
+        source = NoiseSource(seeds[place])
         model = enumerate(export(network))
         layers = [(path, layer) for path, layer in model if isinstance(layer, StochasticLayer)]
         for row, (path, layer) in enumerate(layers):
@@ -164,12 +174,11 @@ def _stack(
             weights[row].append(weight.expand(count, outputs, inputs).transpose(1, 2))
             biases[row].append(bias.reshape(-1, 1, outputs).expand(count, 1, outputs))
         if network.log_variance is not None:
-            levels.append(network.log_variance.expand(count, 1, -1))
+            log_variances.append(network.log_variance.expand(count, 1, -1))
         places.append(torch.arange(starts[place], starts[place] + count))
     layers_of_all = [
         (torch.cat(weight).contiguous(), torch.cat(bias).contiguous())
         for weight, bias in zip(weights, biases, strict=True)
     ]
-    return _Stack(
-        encoder, activation, layers_of_all, torch.cat(levels) if levels else None, torch.cat(places)
-    )
+    log_variance = torch.cat(log_variances) if log_variances else None
+    return _Stack(encoder, activation, layers_of_all, log_variance, torch.cat(places))

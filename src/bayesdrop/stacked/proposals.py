@@ -20,10 +20,11 @@ P_RANGE, LENGTH_RANGE = (5e-3, 0.5), (1e-3, 10.0)
 class Proposals:
     """Candidates that a Gaussian process finds promising: optuna's GP sampler, asked in batches.
 
-    The first candidate of the recipe is varied; the candidates of the recipe are the first observations.
+    They are the recipe's first candidate with another p and length scale. Of the recipe's own candidates,
+    those that differ from the first in these alone are the first observations.
 
     Args:
-        recipe: its first candidate, `rounds` and `batch`.
+        recipe: its candidates, `rounds` and `batch`.
         seed: of the sampler.
     """
 
@@ -62,7 +63,7 @@ class Proposals:
             self._observe(candidate, value)
 
     def _observe(self, candidate: Candidate, value: float) -> None:
-        """A candidate of the recipe, if it differs from the first in p and length scale alone."""
+        """Add a candidate of the recipe, if it differs from the first in p and length scale alone."""
         p, l = candidate.settings.p, candidate.settings.length_scale
         inside = isinstance(p, float) and P_RANGE[0] <= p <= P_RANGE[1]
         if inside and LENGTH_RANGE[0] <= l <= LENGTH_RANGE[1] and self._at(p, l) == candidate:
@@ -71,12 +72,13 @@ class Proposals:
             self._study.add_trial(trial)
 
     def _at(self, p: float | tuple[float, ...], length_scale: float) -> Candidate:
+        """The first candidate with another p and length scale."""
         settings = replace(self._base.settings, p=p, length_scale=length_scale)
         return replace(self._base, settings=settings)
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
-        """No log lines and no warnings about what is experimental in optuna."""
+        """Silence optuna's log, and its warnings that something is experimental."""
         logging = self._optuna.logging
         level = logging.get_verbosity()
         logging.set_verbosity(logging.ERROR)

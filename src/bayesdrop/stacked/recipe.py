@@ -12,11 +12,11 @@ from bayesdrop.stacked.settings import NoiseModel, Settings
 
 __all__ = ["PRESETS", "Candidate", "FitRecipe", "bins_for", "preset_recipe"]
 
-#: columns from which on it is tried to leave some of them out
+#: columns from which on the default tries candidates with few of them
 _WIDE = 12
 #: rows from which the papers' networks have 100 units instead of 50
 _MANY = 40_000
-#: rows from which on every pass over a table counts
+#: rows from which on every epoch is expensive
 _LONG = 100_000
 #: noise models with one level for all rows
 _LEVELS = ("fixed", "map", "learned")
@@ -29,8 +29,9 @@ class Candidate:
     Args:
         settings: how it is built and trained.
         bins: intervals of the piecewise-linear encoding of every column (see `Encoder`); 0 for none.
-        start: whether it is told what boosted trees and a linear map predict (see `Start`).
-        few: whether columns that do not count for the trees are left out.
+        start: whether predictions of boosted trees and a linear map are among its inputs (see
+            `bayesdrop.stacked.start`).
+        few: whether columns that do not matter to the trees are left out.
     """
 
     settings: Settings
@@ -45,7 +46,7 @@ class Candidate:
 
     @property
     def needs_start(self) -> bool:
-        """Whether trees must be grown for it."""
+        """Whether boosted trees must be fitted for it."""
         return self.start or self.few
 
     def __str__(self) -> str:
@@ -78,20 +79,21 @@ class FitRecipe:
         survivors: candidates that go on after the first look, to the parts that are left.
         look: share of its epochs that a network is trained for at the first look. Below 1, the networks of
             that look are only judged, and the survivors are trained in full.
-        holdout: "random" parts, or the "last" rows as they stand (one part: folds of 5 are 20 %).
-        refit: train the candidate that is best on all rows, `restarts` times.
+        holdout: "random" parts, or the "last" rows of the table as one part (the last 20 % with 5 folds).
+        refit: train the best candidate anew on all rows, `restarts` times.
         restarts: networks of a refit, or of a fit without search.
-        calibrate: set the noise by the rows that were held out.
+        calibrate: set the noise by the rows that were held out (see `Calibration`).
         tails: whether the noise may be Student's t, with degrees of freedom that suit those rows.
-        precisions: precisions tau, in the target's units, to choose from; needs a fixed noise. Networks
-            are trained at the middle one: at small length scales it does not matter for the weights.
-        num_draws: draws of all networks together, when predicting.
+        precisions: precisions tau = 1 / variance of the noise, in the target's units, to choose from; needs a
+            fixed noise. Networks are trained with the middle one: at small length scales the weights do not
+            depend on it.
+        num_draws: draws of all networks together, for predictions.
         judge_draws: draws of each network for the rows it held out. The log of a mean over few draws is too
             low, the more so the more draws differ: among rates, few draws prefer the small ones.
         rounds: rounds of Bayesian optimisation, each of `batch` candidates.
         batch: candidates of a round.
-        natures: whether skewed targets, shares and whole numbers may be seen through a map that suits them
-            (see `bayesdrop.stacked.natures`); for noise that networks predict.
+        natures: whether skewed targets, shares and whole numbers may be fitted through a map that suits them
+            (see `bayesdrop.stacked.natures`); not with one noise level for all rows.
     """
 
     candidates: tuple[Candidate, ...]
@@ -127,7 +129,7 @@ class FitRecipe:
         if self.holdout == "last" and self.parts > 1:
             raise ValueError(must("FitRecipe", "parts", "1 with holdout='last'", self.parts))
         if (self.refit or self.parts == 0) and any(one.needs_start for one in self.candidates):
-            want = "without a start, unless the networks that held rows out are kept"
+            want = "without `start` and `few`, unless the networks that held rows out are kept"
             raise ValueError(must("FitRecipe", "candidates", want, self.candidates))
         if self.scouts is not None:
             scouts = whole_number("FitRecipe", "scouts", self.scouts, at_least=1)
@@ -152,15 +154,15 @@ def gal2016(
     epochs: int | None = None,
     noise: NoiseModel = "fixed",
 ) -> FitRecipe:
-    """One hidden layer of 50 units (100 for many rows), one rate everywhere, Adam at 1e-3, 400 epochs.
+    """One hidden layer of 50 units (100 from 40,000 rows), one rate everywhere, Adam at 1e-3, 400 epochs.
 
     Args:
         rows: N of the table.
-        columns: of the table.
+        columns: K of the table.
         p: chance of dropping, inputs included.
         length_scale: prior length scale.
         precision: tau in the target's units; chosen on the last 20 % of the rows if None.
-        epochs: passes over the data; 400, or 200 for many rows, if None.
+        epochs: passes over the data; 400, or 200 from 40,000 rows, if None.
         noise: "fixed", "classes" or "labels".
 
     Reference: Gal & Ghahramani (2016), section 5.3.
@@ -172,7 +174,7 @@ def gal2016(
         noise=noise,
         length_scale=length_scale,
         noise_std=None if precision is None else precision**-0.5,
-        # As the paper says. Those of 128, which its repository has had since, give the table of 2018 instead.
+        # As the paper says. Batches of 128, as in its repository later, give the table of 2018 instead.
         batch_size=32,
         check_every=100,
     )
@@ -195,12 +197,12 @@ def gal2018(
 
     Args:
         rows: N of the table.
-        columns: of the table.
+        columns: K of the table.
         rates: of dropping, inputs included.
-        precisions: tau in the target's units to choose from; any, by a sweep, if None.
-        epochs: passes over the data; 4,000, or 2,000 for many rows, if None.
+        precisions: tau in the target's units to choose from; if None, the noise is set freely (`calibrate`).
+        epochs: passes over the data; 4,000, or 2,000 from 40,000 rows, if None.
         noise: "fixed", "classes" or "labels".
-        options: settings that are not those of the paper, as `length_scale` or `hidden`.
+        options: settings that replace the paper's, such as `length_scale` or `hidden`.
 
     Reference: the protocol of 2018 in the authors' repository of Gal & Ghahramani (2016).
     """
@@ -211,11 +213,11 @@ def gal2018(
 
 
 def two_layers(rows: int, columns: int, *, epochs: int = 20_000, **options: Any) -> FitRecipe:
-    """As `gal2018` with two hidden layers and five times the epochs: the "Dropout" column of 2017.
+    """As `gal2018`, with two hidden layers and five times the epochs: the "Dropout" column of 2017.
 
     Args:
         rows: N of the table.
-        columns: of the table.
+        columns: K of the table.
         epochs: passes over the data.
         options: as those of `gal2018`.
     """
@@ -236,7 +238,7 @@ _LAST_ROWS: dict[str, Any] = {
 def _of_papers(rows: int, p: float, epochs: int, **options: Any) -> Settings:
     """The papers' network: one rate everywhere, Adam at a constant 1e-3."""
     hidden = options.pop("hidden", (_units(rows),))
-    # First weights as the authors' framework has them: networks come out better than from `nn.Linear`'s.
+    # First weights as in the authors' framework; networks come out better than from those of `nn.Linear`.
     constant: dict[str, Any] = {"lr": 1e-3, "schedule": "constant", "first_weights": "glorot"}
     return Settings(hidden=hidden, p=p, input_p=p, epochs=epochs, **constant, **options)
 
@@ -248,18 +250,18 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
 
     Args:
         rows: N of the table.
-        columns: of the table.
+        columns: K of the table.
         noise: "heteroscedastic", "classes" or "labels", or another noise model.
     """
     small = rows < 3000
     width = 128 if small else 192 if rows < 20_000 else 256
-    # More than 32 of a handful of rows would only repeat them.
+    # Of 32 rows or fewer, a larger batch would only repeat them.
     batch = 32 if rows <= 32 else 64 if rows < 500 else 96 if small else 128 if rows < 20_000 else 256
     steps = 600 if rows < 500 else 700 if small else 2500 if rows < 20_000 else 9000 if rows < _LONG else 5000
     epochs = max(1, min(250, round(steps * batch / rows)))
     common: dict[str, Any] = {"noise": noise, "batch_size": batch, "epochs": epochs, "check_every": epochs}
     common["lr"] = 3e-3
-    # Sharp bends and much dropout against smoothness and little of it: tables differ in what they like.
+    # Sharp bends with much dropout, or smooth networks with little: tables differ in what suits them.
     rough = Settings(hidden=(width,) * 2, p=0.1 if small else 0.05, activation="relu", **common)
     smooth = Settings(hidden=(width,) * 2, p=0.01, activation="silu", **common)
     deep = replace(smooth, hidden=(width,) * 3)
@@ -277,7 +279,7 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
         candidates += [Candidate(rough, bins), Candidate(smooth, bins)]
     candidates.append(Candidate(smooth, bins, start=True))
     if columns >= _WIDE:
-        # Columns that tell nothing cost networks of few rows dearly.
+        # Columns that tell nothing do much harm to networks of few rows.
         candidates += [
             Candidate(rough, most // 2, few=True),
             Candidate(smooth, most // 2, start=True, few=True),
@@ -287,7 +289,7 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     parts = min(folds, max(1, -(-1400 * folds // rows)))
     blocks = 4 if small or 20_000 <= rows < _LONG else 2 if rows >= _LONG else 3 if parts > 1 else 6
     scouts = 3 if parts >= 6 else 1
-    # A part of a long training tells who will be good.
+    # A short training shows which candidates will be good after a long one.
     long: dict[str, Any] = {"look": 0.2 if rows < _LONG else 0.1, "survivors": 2} if rows >= 20_000 else {}
     return FitRecipe(
         tuple(candidates), folds=folds, parts=parts, blocks=blocks, scouts=scouts, tails=True,
@@ -300,7 +302,7 @@ def best_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedastic
 
     Args:
         rows: N of the table.
-        columns: of the table.
+        columns: K of the table.
         noise: "heteroscedastic", "classes" or "labels", or another noise model.
     """
     usual = default_recipe(rows, columns, noise=noise)
@@ -312,7 +314,7 @@ def quick_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedasti
 
     Args:
         rows: N of the table.
-        columns: of the table.
+        columns: K of the table.
         noise: "heteroscedastic", "classes" or "labels", or another noise model.
     """
     batch = 32 if rows <= 32 else 64 if rows < 1000 else 256
@@ -333,12 +335,12 @@ def _units(rows: int) -> int:
 
 
 def bins_for(rows: int, columns: int, most: int = 64) -> int:
-    """Intervals of a column's encoding: about ten rows each at least, and not too many inputs in all.
+    """Intervals of a column's encoding: min(most, rows // 10, 512 // columns), or 0 where that is below 4.
 
     Args:
         rows: N of the table.
-        columns: that are encoded.
-        most: intervals.
+        columns: how many columns are encoded.
+        most: intervals of a column at most.
     """
     bins = min(most, rows // 10, 512 // columns)
     return bins if bins >= 4 else 0
@@ -355,13 +357,13 @@ PRESETS: dict[str, Callable[..., FitRecipe]] = {
 
 
 def preset_recipe(name: str, rows: int, columns: int, **options: Any) -> FitRecipe:
-    """The recipe of a name for a table of a size.
+    """The recipe of a preset for a table of a size.
 
     Args:
         name: "default", "quick", "best", "gal2016", "gal2018" or "two-layers".
         rows: N of the table.
-        columns: of the table.
-        options: of that preset.
+        columns: K of the table.
+        options: of that preset, such as `noise`.
 
     >>> preset_recipe("gal2018", 455, 13).candidates[0].settings.hidden
     (50,)

@@ -1,4 +1,4 @@
-"""Draws of trained networks, many at a time, and what they say about targets: scores, and the noise level."""
+"""Draws of trained networks, many at a time: how probable they make targets, and what noise suits these."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ PRIOR_SHAPE, PRIOR_RATE = 0.1, 0.01
 def draw_outputs(
     network: Trained, x: Tensor, *, num_draws: int, seed: int = 0, block: int | None = None
 ) -> Iterator[Tensor]:
-    """Outputs of T draws, some draws at a time: (C, N, outputs) each.
+    """Outputs of T draws, some draws at a time: (draws, N, outputs).
 
-    Draw t of a seed is the same function as draw t of `bayesdrop.predict` on the exported network. What comes
-    before the first noise is computed once for all draws.
+    Draw t of a seed is the same function as draw t of `bayesdrop.predict` on the exported network. Layers
+    before the first noise are computed once for all draws.
 
     Args:
         network: trained.
         x: (N, K) inputs, prepared as those it was trained on.
         num_draws: how many functions, T.
-        seed: names the sequence of functions.
+        seed: of the draws.
         block: rows that are multiplied at a time, see `bayesdrop.blocks`; N if None.
     """
     source = NoiseSource(seed)
-    # nn.Sequential counts non-linearities too.
+    # Places in the exported nn.Sequential, non-linearities included, are what noise is named by.
     layers = list(enumerate(export(network)))
     random = [isinstance(layer, StochasticLayer) and layer.is_random() for _, layer in layers]
     start = random.index(True) if True in random else len(layers)
@@ -67,7 +67,7 @@ def _passed(
     h: Tensor,
     drawn: Mapping[int, tuple[Tensor, Tensor]],
 ) -> Tensor:
-    """Some layers of an exported network, those in `drawn` with the weights and biases of some draws."""
+    """Pass h through layers of an exported network, those in `drawn` with the weights and biases of draws."""
     for place, layer in layers:
         if place in drawn:
             weight, bias = drawn[place]
@@ -83,7 +83,7 @@ def _passed(
 def drawn_weights(
     layer: StochasticLayer, path: str, source: NoiseSource, first: int, count: int
 ) -> tuple[Tensor, Tensor]:
-    """Weights (C, K_out, K_in) and biases, (K_out,) or (C, 1, K_out), of some draws of an exported layer."""
+    """Weights (count, K_out, K_in) and biases, (K_out,) or (count, 1, K_out), of `count` draws of a layer."""
     assert layer.bias is not None
     weight, bias = layer.layer.weight.detach(), layer.bias.detach()
     outputs, inputs = weight.shape
@@ -110,7 +110,7 @@ def drawn_weights(
 
 @torch.no_grad()
 def mean_weight_outputs(network: Trained, x: Tensor) -> Tensor:
-    """(N, outputs) of one pass with the mean weights: "weight averaging", no draw at all.
+    """(N, outputs) of one pass with the mean weights: "weight averaging", no draws.
 
     Args:
         network: trained.
@@ -122,11 +122,11 @@ def mean_weight_outputs(network: Trained, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What T draws of a network, or of several as one mixture, say about N targets.
+    """What T draws of a network, or of several as one mixture, say about N rows.
 
     Attributes:
-        mean: (N, D) predictive mean, or probabilities of classes or labels.
-        log_prob: (N,) log density of each target, averaged over draws.
+        mean: (N, D) predictive mean, or (N, K) probabilities of classes or labels.
+        log_prob: (N,) log of the density, or probability, of each row's targets, averaged over draws.
     """
 
     mean: Tensor
@@ -141,12 +141,12 @@ class Scores:
 def score(
     networks: Sequence[Trained], x: Tensor, y: Tensor, *, num_draws: int = 100, seed: int = 0
 ) -> Scores:
-    """The mixture of all draws of all networks, in passing: no draws are kept.
+    """Score targets under the mixture of all draws of all networks; draws are not kept.
 
     Args:
         networks: components of equal weight.
-        x: (N, K).
-        y: (N, D), or labels.
+        x: (N, K) inputs, prepared as those they were trained on.
+        y: (N, D) targets in the units they were trained in; (N,) classes; (N, D) labels, 0 or 1.
         num_draws: T of each network.
         seed: of the draws.
     """
@@ -169,12 +169,12 @@ def noise_mode(squared_error: float, errors: int) -> float:
 
     Args:
         squared_error: S, the expected sum of squared errors.
-        errors: n, how many they are: rows times targets.
+        errors: n, how many errors were squared: rows times targets.
 
     Reference: Gal, Hron & Kendall (2017), appendix D.
     """
     count = max(errors / 2 + PRIOR_SHAPE - 1, PRIOR_SHAPE)
-    # Logs, since the errors of a network that diverges are too large for the quotient.
+    # A difference of logs: the errors of a network that diverges may be too large for the quotient.
     return 0.5 * (math.log(0.5 * squared_error + PRIOR_RATE) - math.log(count))
 
 

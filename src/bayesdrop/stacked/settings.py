@@ -24,7 +24,7 @@ NoiseModel = Literal["fixed", "map", "learned", "heteroscedastic", "classes", "l
 Activation = Literal["relu", "silu", "gelu", "tanh"]
 Schedule = Literal["one-cycle", "constant"]
 FirstWeights = Literal["linear", "glorot"]
-#: width of the components of a mixture, where `MixtureDropout` starts too
+#: width of the Gaussians of "mixture", as `MixtureDropout` has it
 SIGMA = 0.01
 
 
@@ -32,32 +32,33 @@ SIGMA = 0.01
 class Settings:
     """How one network is built and trained.
 
-    Networks that agree in `hidden`, `activation`, `method`, `noise`, `batch_size`, `temperature` and
-    `per_unit`, in which layers are dropped, and in the shape of their data, share a stack; the others of
-    these settings may differ from network to network of one stack.
+    Networks share a stack if they agree in `hidden`, `activation`, `method`, `noise`, `batch_size`,
+    `temperature` and `per_unit`, in which of their rates are 0, and in the shape of their data; all other
+    settings may differ.
 
     Args:
         hidden: width of every hidden layer.
         activation: the non-linearity between layers.
-        method: which posterior, by the name that `convert` has for it: "bernoulli", "concrete", "learnable",
-            "gaussian", "dropconnect", "mixture" (of width 0.01), "variational" or "meanfield".
-        noise: "fixed", "map" (closed form under a Gamma prior, once an epoch), "learned" or
+        method: the posterior, named as in `convert`: "bernoulli", "concrete", "learnable", "gaussian",
+            "dropconnect", "mixture" (of width 0.01), "variational" or "meanfield".
+        noise: "fixed", "map" (its mode under a Gamma prior, in closed form, once an epoch), "learned" or
             "heteroscedastic" Gaussian noise, "classes", or "labels" (a yes or no for each).
-        p: chance of dropping hidden units, where learned rates (and the widths of Gaussian weights) start:
-            one number, or one per hidden layer.
+        p: chance of dropping hidden units, or where learned rates (and widths, with "meanfield") start: one
+            number, or one per hidden layer.
         input_p: the same for inputs. A rate of exactly 0 stays 0, whatever the method: no noise there.
         length_scale: prior length scale l: weights have the prior N(0, I / l^2).
         scale_by_fan_in: use l sqrt(K_in) instead of l.
-        noise_std: standard deviation of the noise in the units of y, or where it starts. If None it is 1;
-            but a fixed noise that rows held out will choose is a tenth of the targets' spread meanwhile, so
-            that the prior weighs as much whatever the targets are measured in.
-        noise_pace: how far the log of a "map" noise may move while weights are trained, in equal steps,
-            before one last M-step with the weights as they are. Noise that starts high then stays high: a
-            flexible network does not fit few rows exactly, and the noise does not vanish with its errors.
-            `history["noise_std"]` holds it. No limit if None.
+        noise_std: standard deviation of a fixed noise in the units of y, or where other noise starts; 1 if
+            None. In a recipe, a fixed noise that is None and chosen by held-out rows is a tenth of the
+            targets' spread during training, so that the prior weighs the same whatever their unit.
+        noise_pace: how far the log of a "map" noise may move during training, at most an equal share of it
+            in each epoch; one last M-step then sets the noise freely. Noise that starts high thus stays high
+            while the weights are trained: a flexible network does not fit few rows exactly, and the noise
+            does not vanish with its errors. `history["noise_std"]` holds it. No limit if None.
         temperature: of the concrete relaxation.
-        per_unit: learned rates for every unit instead of every layer.
-        first_weights: "linear", as `nn.Linear` has them, or "glorot", which are larger in a last layer.
+        per_unit: learn a rate for every unit instead of every layer.
+        first_weights: "linear", as `nn.Linear` has them: U(-1, 1) / sqrt(K_in), biases too; or "glorot":
+            U(-1, 1) sqrt(6 / (K_in + K_out)) and biases of 0.
         epochs: passes over the data.
         batch_size: rows of a step.
         lr: learning rate, the largest of the cycle with "one-cycle".
@@ -100,14 +101,15 @@ class Settings:
             "Settings", "p", self.p, "in [0, 1), one number or one per hidden layer"
         ).tolist()
         object.__setattr__(self, "p", tuple(rates) if isinstance(rates, list) else rates)
-        # Beyond it a rate is 1 in single precision, and the noise, divided by 1 - p, infinite.
+        # A larger rate is 1 in single precision, and noise, which is divided by 1 - p, infinite.
         most = 1 - 1e-7
         input_p = real_number("Settings", "input_p", self.input_p, "in [0, 1)", at_least=0, at_most=most)
         object.__setattr__(self, "input_p", input_p)
         must_be_flag("Settings", scale_by_fan_in=self.scale_by_fan_in, per_unit=self.per_unit)
         for name, options in _CHOICES.items():
             if not is_one_of(getattr(self, name), options):
-                raise ValueError(must("Settings", name, ", ".join(map(repr, options)), getattr(self, name)))
+                want = f"one of {', '.join(map(repr, options))}"
+                raise ValueError(must("Settings", name, want, getattr(self, name)))
         if isinstance(self.p, tuple) and len(self.p) != len(self.hidden):
             want = f"one number or one per hidden layer ({len(self.hidden)})"
             raise ValueError(must("Settings", "p", want, self.p))
@@ -132,7 +134,7 @@ class Settings:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Chance of dropping the inputs of every weight layer: where learned rates start."""
+        """Chance of dropping the inputs of every weight layer, or where learned rates start."""
         hidden = self.p if isinstance(self.p, tuple) else (float(self.p),) * len(self.hidden)
         return (float(self.input_p), *hidden)
 
@@ -153,7 +155,7 @@ class Settings:
 
     @property
     def has_widths(self) -> bool:
-        """Whether weights and biases have Gaussian noise of a width that is not their own size."""
+        """Whether weights and biases have Gaussian noise whose width does not follow from their size."""
         return self.method in ("meanfield", "mixture")
 
     @property

@@ -52,12 +52,12 @@ class Stack:
         parameters: of the networks.
         num_data: (M,) N of every network.
         log_noise_std: (M, 1, D) noise that is not learned by gradient, if any.
-        head: what is minimised; the likelihood that the settings name if None.
+        head: the loss of the outputs; that of the settings' noise model if None.
 
     Attributes:
-        grads: the gradients of the last step, laid out as the parameters.
-        squared_error: (M,) sum of squared errors, over rows and outputs, of noise that is set in closed form;
-            None before the first step.
+        grads: the gradients of the last step, by the names of the parameters.
+        squared_error: (M,) sum of squared errors over rows, outputs and steps, where noise is "map"; None
+            before the first step. Whoever reads it sets it back to None.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Stack:
         self.set_num_data(num_data)
 
     def set_num_data(self, num_data: Tensor) -> None:
-        """(M,) N of every network from now on, as data come in."""
+        """Set N of every network, (M,), as data come in."""
         scales = [torch.where(self._by_fan_in, self._scale * k**0.5, self._scale) for k in self.widths[:-1]]
         self.priors = [LayerPrior(scale, self._scale, num_data.view(-1, 1, 1)) for scale in scales]
 
@@ -98,7 +98,7 @@ class Stack:
             layer.update_rate()
 
     def set_noise(self, noise: _Noise) -> None:
-        """The noise of a step."""
+        """Set the noise of a step, one item a layer."""
         for layer, one in zip(self.layers, noise, strict=True):
             if one is not None:
                 layer.set_noise(one)
@@ -111,7 +111,7 @@ class Stack:
         return h
 
     def noise_level(self) -> Tensor | None:
-        """(M, 1, D) log standard deviation of the noise."""
+        """(M, 1, D) log standard deviation of the noise; None where the noise model has no level."""
         learned = self.parameters.get("log_noise_std")
         return self.log_noise_std if learned is None else learned
 
@@ -121,7 +121,7 @@ class Stack:
         Args:
             x: (M, B, K).
             y: (M, B, D), or labels (M, B).
-            weight: (M, B) weights of the rows, of mean one over the data; None for ones.
+            weight: (M, B) weights of the rows, of mean 1 over the data; all 1 if None.
             noise: of every layer.
         """
         loss = self.data_gradient(x, y, weight, noise)
@@ -129,7 +129,7 @@ class Stack:
         return loss
 
     def data_gradient(self, x: Tensor, y: Tensor, weight: Tensor | None, noise: _Noise) -> Tensor:
-        """As `step_gradient`, of the loss alone: nothing of the prior is in `grads`."""
+        """As `step_gradient`, but `grads` is of the loss alone, without the divergence."""
         self.update_rates()
         scored = [
             (layer, one)
@@ -152,7 +152,7 @@ class Stack:
         return loss
 
     def _backward(self, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-        """Forward and backward with the noise that was set; the loss of every row, (M, B)."""
+        """Forward and backward with the noise that was set; returns the loss of every row, (M, B)."""
         output, level = self.forward(x), self.noise_level()
         loss, grad = self.head.both(output, y, level)
         share = 1 / output.shape[1] if weight is None else weight.unsqueeze(-1) / output.shape[1]
@@ -167,7 +167,7 @@ class Stack:
         for place in range(len(self.layers) - 1, -1, -1):
             layer, masked = self.layers[place], None
             if self.first.activation == "relu" and isinstance(layer, NoisyInputs) and layer.kind == "hard":
-                # The derivatives of a ReLU and of a mask of 0 and 1 behind it are one.
+                # ReLU and the mask after it at once: the derivative is 1 where the masked value is above 0.
                 masked = layer.masked
             grad = layer.backward(grad, through=place > 0, unmasked=masked is not None)
             if place > 0:

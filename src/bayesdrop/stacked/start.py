@@ -1,7 +1,7 @@
 """A start for networks: what boosted trees and a linear map predict of rows that they have not seen.
 
-Trees find in a second what networks of few rows find late: which columns count, and where a column jumps.
-Their prediction is one more column for a network, and they tell which columns to leave out.
+Trees find quickly what networks of few rows find late: which columns matter, and where the target jumps along
+a column. Their predictions are further columns for a network, and they tell which columns to leave out.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from bayesdrop.threads import thread_pool
 
 __all__ = ["Guess", "Start", "guess_table"]
 
-#: rows that a group of trees is grown from, at most: beyond that they gain little
+#: rows that a guess is fitted to, at most: more would gain little
 _ROWS = 60_000
-#: numbers beyond which neither squares nor the middle of two can be trusted
+#: cells beyond which no start is made: neither their squares nor the middle of two can be trusted
 _HUGE = 1e100
 #: outputs (targets, labels, classes) for which trees are grown, at most
 _OUTPUTS = 10
-#: penalties of linear maps, for each row, that are tried
+#: penalties of linear maps that are tried, divided by the number of rows
 _STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
-#: standard errors by which a column must count
+#: a column matters if its harm is so many standard errors above 0
 _SURE = 2.5
-#: trees that are grown before it is looked whether there are enough
+#: trees are grown so many at a time, until more of them do not help
 _TREES = 40
-#: rows below which trees are small, and few
+#: rows below which trees are smaller and fewer
 _FEW = 3000
 #: rows from which on the trees of several parts grow in threads
 _SHARED = 20_000
-#: rows of a part on which columns are shuffled, and trees are counted, at most
+#: rows of a part, at most, that choose the number of trees and show what shuffling a column costs
 _SOME = 1000
 #: what trees add to rows that is held at a time
 _CELLS = 2**18
@@ -45,12 +45,15 @@ _CELLS = 2**18
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """What boosted trees and a linear map say of a row.
+    """What boosted trees and a linear map predict of a row: C numbers each.
+
+    There is one number for each target or label; for classes the log-odds of the second of two, or one
+    number for each of more.
 
     Attributes:
-        trees: the first C of its numbers.
-        slopes: (K, C) of the linear map, which gives the other C.
-        levels: (C,) of the linear map.
+        trees: predict the first C numbers.
+        slopes: (K, C) of the linear map, which predicts the other C.
+        levels: (C,) of the linear map, which predicts x slopes + levels.
     """
 
     trees: Trees
@@ -65,7 +68,7 @@ class Guess:
     def __call__(self, x: Array) -> Array:
         """(N, K) columns to (N, 2 C) numbers: those of the trees, then those of the linear map."""
         linear = np.broadcast_to(self.levels, (len(x), len(self.levels))).copy()
-        # Not a product of matrices, whose last bits depend on how many rows there are.
+        # Column by column: the last bits of a product of matrices depend on how many rows there are.
         for column, slopes in zip(x.T, self.slopes, strict=True):
             linear += column[:, None] * slopes
         return np.concatenate([self.trees(x), linear], 1)
@@ -94,19 +97,19 @@ class Guess:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """What trees and linear maps make of a table: a guess for every part of the rows.
+    """Guesses for a table: one for every part of the rows, fitted to the other parts.
 
-    The guess of a part is fitted to the other parts. What is predicted of a row is therefore never by a
-    guess that has seen its target. A network that holds a part out does learn from what the guesses of other
-    parts predict, and these have seen the targets of that part: the slight leak of all stacking.
+    A row is therefore never predicted by a guess that has seen its target. A network that holds a part out
+    does learn from what the guesses of other parts predict, and these have seen the targets of that part:
+    the slight leak of all stacking.
 
     Attributes:
         parts: (N,) the part of every row.
         guesses: one for each part.
-        harm: (parts, K) by how much the loss of a part's rows grows when the values of a column are
-            shuffled among them, as the trees of that part predict them.
-        doubt: (parts, K) its standard errors.
-        predicted: (N, 2 C) of every row, by the guess of its part.
+        harm: (parts, K) by how much the mean loss of a part's rows, predicted by the trees of its guess,
+            grows when the values of a column are shuffled among them.
+        doubt: (parts, K) standard errors of `harm`.
+        predicted: (N, 2 C) predictions of every row, by the guess of its part.
     """
 
     parts: Places
@@ -116,15 +119,12 @@ class Start:
     predicted: Array
 
     def telling(self, part: int, count: int) -> Places:
-        """The `count` columns that count most for the rows of all other parts, in the order of the table.
-
-        Nothing of it was measured on the rows of the part itself.
-        """
+        """Places of the `count` columns that matter most to all parts but this one, in the table's order."""
         others = np.arange(len(self.guesses)) != part
         return np.sort(np.argsort(-self.harm[others].mean(0), kind="stable")[:count])
 
     def with_rows(self, x: Array) -> Start:
-        """The same with further rows, which no guess has seen: their mean predicts these.
+        """The start with further rows, which the mean of all guesses predicts: none has seen them.
 
         Args:
             x: (M, K) columns of the new rows.
@@ -136,7 +136,7 @@ class Start:
 
     @property
     def columns(self) -> int:
-        """How many columns count: by more than chance, and by a hundredth of the one that counts most."""
+        """How many columns matter: by more than chance, and by 1 % of what the most important one does."""
         harm, doubt = self.harm.mean(0), np.sqrt(np.square(self.doubt).sum(0)) / len(self.guesses)
         return max(1, int(((harm > _SURE * doubt) & (harm > 0.01 * harm.max())).sum()))
 
@@ -150,9 +150,9 @@ def guess_table(
     weight: Array | None = None,
     seed: int = 0,
 ) -> Start | None:
-    """Fit trees and a linear map to all parts of a table but one, for each part.
+    """The start of a table: for each part, trees and a linear map are fitted to all other parts.
 
-    There are as many trees, and the linear map is shrunk as much, as suits unseen rows best.
+    The number of trees and the penalty of the linear maps are those that suit unseen rows best.
 
     Args:
         x: (N, K) columns.
@@ -162,8 +162,8 @@ def guess_table(
         weight: (N,) of the rows.
         seed: of everything random.
 
-    Returns: None where this cannot be done for every part: a class or a label is missing in the others, or
-        there are too many outputs, or numbers too large to be squared.
+    Returns: None where there cannot be one: without some part, a class or a value of a label is missing; or
+        there are more than 10 outputs; or cells too large to be squared.
     """
     problems = _problems(y, classes)
     count = int(parts.max()) + 1
@@ -199,7 +199,7 @@ def _grown(
     *,
     seed: int,
 ) -> tuple[list[Trees], int]:
-    """Trees of every part, and how many of them suit unseen rows best; they grow until these are past."""
+    """Trees of every part, and how many of them suit unseen rows best: they grow until more do not help."""
     limits = require("threadpoolctl", extra="sklearn", owner="boosted trees")
     models = [
         [one.trees(len(some), x.shape[1], seed=seed + part) for one in problems]
@@ -216,8 +216,8 @@ def _grown(
     # Trees of few rows are mostly Python, which threads do not share.
     workers = min(torch.get_num_threads(), len(models)) if len(fitted[0]) >= _SHARED else 1
     for count in range(_TREES, most + _TREES, _TREES):
-        # Sums over threads round otherwise from machine to machine, and a tree may then cut elsewhere: each
-        # model has one thread.
+        # One thread a model: sums over several threads are rounded differently from machine to machine, and
+        # a tree may then split elsewhere.
         with limits.threadpool_limits(1), thread_pool(workers) as pool:
             list(pool.map(grow, range(len(models)), [min(count, most)] * len(models)))
         grown = [joined_trees([read_trees(model) for model in own]) for own in models]
@@ -234,7 +234,7 @@ def _linear_maps(
     problems: Sequence[_Problem],
     weight: Array | None,
 ) -> list[tuple[Array, Array]]:
-    """Slopes and levels of every part, shrunk as suits the rows best that each has not seen."""
+    """Slopes and levels for every part, with the penalty that suits unseen rows best."""
     mean, scale = x.mean(0), x.std(0)
     scale = np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, np.inf)
     z = (x - mean) / scale
@@ -257,7 +257,7 @@ def _linear_maps(
 def _shuffled(
     x: Array, trees: Trees, rows: Places, problems: Sequence[_Problem], source: np.random.Generator
 ) -> tuple[Array, Array]:
-    """(K,) by how much the mean loss of rows grows when a column is shuffled among them; standard errors."""
+    """(K,) by how much the mean loss of rows grows when a column is shuffled, and (K,) standard errors."""
     here = x[rows]
     before = _loss(trees(here), rows, problems)
     harm, doubt = np.zeros(x.shape[1]), np.zeros(x.shape[1])
@@ -293,11 +293,11 @@ class _Problem:
     classes: int
 
     def is_complete(self, rows: Places) -> bool:
-        """Whether every class is among some rows."""
+        """Whether every class has one of these rows."""
         return len(np.unique(self.y[rows])) == self.classes
 
     def trees(self, rows: int, columns: int, *, seed: int) -> Any:
-        """A model of scikit-learn for so many rows and columns, whose trees may grow more and more."""
+        """A boosting model of scikit-learn for so many rows and columns; further fits add trees to it."""
         ensemble = require("sklearn.ensemble", extra="sklearn", owner="boosted trees")
         number = self.kind == "number"
         kind = ensemble.HistGradientBoostingRegressor if number else ensemble.HistGradientBoostingClassifier
@@ -313,13 +313,13 @@ class _Problem:
         )
 
     def linear(self, z: Array, rows: Places, weight: Array | None, strength: float) -> tuple[Array, Array]:
-        """(K, C) slopes and (C,) levels of standardised columns: ridge or logistic regression.
+        """(K, C) slopes and (C,) levels for standardised columns: ridge or logistic regression.
 
         Args:
             z: (n, K) standardised columns of some rows.
             rows: (n,) their places.
             weight: of all rows.
-            strength: of the penalty, for each row.
+            strength: of the penalty, divided by the number of rows.
         """
         models = require("sklearn.linear_model", extra="sklearn", owner="boosted trees")
         own = None if weight is None else weight[rows]
@@ -328,7 +328,7 @@ class _Problem:
         else:
             model = models.LogisticRegression(C=1 / (strength * len(rows)), max_iter=200)
             with warnings.catch_warnings():
-                # A few steps more or less do not matter for a guess.
+                # That it has not quite converged does not matter for a guess.
                 warnings.simplefilter("ignore")
                 model.fit(z, self.y[rows], own)
         slopes = np.atleast_2d(model.coef_).T
@@ -357,7 +357,7 @@ def _best_count(
     problems: Sequence[_Problem],
     weight: Array | None,
 ) -> int:
-    """The number of trees with the least loss on rows that they have not seen."""
+    """The number of trees with which unseen rows have the least loss."""
     total = np.zeros(len(grown[0].roots))
     for trees, rows in zip(grown, unseen, strict=True):
         step = max(1, _CELLS // max(1, trees.roots.size))

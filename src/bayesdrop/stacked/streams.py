@@ -1,4 +1,4 @@
-"""Random numbers of every network of a stack: its own, whatever stands beside it."""
+"""Random numbers of every network of a stack: they depend on its own seed, not on the networks beside it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from torch import Tensor
 
 __all__ = ["NoiseStreams", "RowStream", "generator"]
 
-_INIT, _ORDER, _NOISE = 0, 1, 2
-_PURPOSES = {"init": _INIT, "order": _ORDER, "noise": _NOISE}
+_PURPOSES = {"init": 0, "order": 1, "noise": 2}
 #: bytes of noise that are made ahead
 _AHEAD = 8 * 2**20
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
-    """The generator of a network: one for its first weights, one for its order of rows, one for its noise."""
+    """A network's generator for its first weights ("init"), the order of its rows ("order") or its noise."""
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence([_PURPOSES[purpose], seed])))
 
 
@@ -36,7 +35,7 @@ class RowStream:
         self._left = rows[:0]
 
     def take(self, count: int) -> NDArray[np.int64]:
-        """The next `count` rows."""
+        """Places of the next `count` rows, (count,)."""
         parts = [self._left]
         found = len(self._left)
         while found < count:
@@ -55,7 +54,7 @@ class NoiseStreams:
     Args:
         seeds: of the networks.
         shapes: of the noise of every layer for one network and step; None for a layer without noise.
-        normal: standard normal numbers instead of random bits.
+        normal: whether noise is standard normal numbers, rather than random bits.
     """
 
     def __init__(
@@ -71,12 +70,12 @@ class NoiseStreams:
         self._buffer = torch.empty(0)
 
     def steps_ahead(self) -> int:
-        """How many steps may be made at a time."""
+        """How many steps `make` should make at a time."""
         size = max(1, self._length * (4 if self._normal else 2) * len(self._generators))
         return max(1, _AHEAD // size)
 
     def make(self, steps: int) -> None:
-        """Make the noise of the next steps."""
+        """Make the noise of the next steps; `of_step` then gives it, counted from 0."""
         if self._length == 0:
             return
         count = steps * self._length
@@ -102,5 +101,5 @@ class NoiseStreams:
         return found
 
     def keep(self, places: Sequence[int]) -> None:
-        """Go on with some of the networks."""
+        """Go on with these networks alone."""
         self._generators = [self._generators[place] for place in places]

@@ -20,12 +20,12 @@ __all__ = ["TargetScale", "TrainingTable"]
 
 @dataclass(frozen=True, eq=False)
 class TargetScale:
-    """Mean and standard deviation of D targets: networks are trained on standardised ones.
+    """Mean and standard deviation of D targets: networks are trained on (g(y) - mean) / scale.
 
     Attributes:
-        mean: (D,).
-        scale: (D,); 1 for a constant target.
-        warp: the map through which targets are seen; mean and scale are those behind it.
+        mean: (D,) of g(y).
+        scale: (D,) of g(y); 1 for a constant target.
+        warp: the map g, which changes nothing unless one was chosen.
     """
 
     mean: Array
@@ -34,20 +34,20 @@ class TargetScale:
 
     @staticmethod
     def of(y: Array, weight: Array | None = None, warp: Warp | None = None) -> TargetScale:
-        """Of targets (N, D), with weights (N,) of the rows, through a map."""
+        """The scale of targets (N, D), with weights (N,) of the rows, through a map."""
         warp = Warp() if warp is None else warp
-        y = _behind(warp, y)
+        y = _mapped(warp, y)
         mean = np.average(y, axis=0, weights=weight)
         scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
         varies = scale > 1e-12 * np.maximum(np.abs(mean), 1e-300)
         return TargetScale(mean, np.where(varies, scale, 1.0), warp)
 
     def standardised(self, y: Array) -> Tensor:
-        """(N, D) in single precision."""
-        return torch.from_numpy(((_behind(self.warp, y) - self.mean) / self.scale).astype(np.float32))
+        """(N, D) standardised targets in single precision."""
+        return torch.from_numpy(((_mapped(self.warp, y) - self.mean) / self.scale).astype(np.float32))
 
     def outputs(self, output: Tensor, *, heteroscedastic: bool) -> Tensor:
-        """Network outputs (..., D) or (..., 2 D) in the target's units, behind the map, in doubles."""
+        """Network outputs (..., D), or (..., 2 D) with log-variances, in units of g(y), as doubles."""
         mean, scale = torch.from_numpy(self.mean), torch.from_numpy(self.scale)
         value = output.to(torch.float64)
         if not heteroscedastic:
@@ -56,8 +56,8 @@ class TargetScale:
         return torch.cat([means * scale + mean, log_variances + 2 * scale.log()], -1)
 
 
-def _behind(warp: Warp, y: Array) -> Array:
-    """Targets as a map shows them, in memory of their own unless nothing changes."""
+def _mapped(warp: Warp, y: Array) -> Array:
+    """g(y), in new memory; y itself where g changes nothing."""
     if warp.kind == "none":
         return y
     value: Array = warp(torch.tensor(y)).numpy()
@@ -75,8 +75,8 @@ class TrainingTable:
         classes: how many classes there are.
         seed: of everything random.
         name: of the table.
-        groups: (N,) the group of every row, 0, 1, ...; rows of one group are never cut apart.
-        warp: the map through which the target is seen.
+        groups: (N,) the group of every row, 0, 1, ...; rows of one group are held out together.
+        warp: the map g through which the target is fitted.
     """
 
     x: Array
@@ -105,7 +105,7 @@ class TrainingTable:
 
     @cached_property
     def continuous(self) -> Array:
-        """(N, D) targets; to whole numbers a number between -1/2 and 1/2 is added, always the same."""
+        """(N, D) targets; to whole numbers, one drawn from U(-1/2, 1/2) by the table's seed is added."""
         if not self.warp.whole:
             return self.y
         source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([self.seed, 20_000])))
@@ -113,11 +113,11 @@ class TrainingTable:
 
     @cached_property
     def targets(self) -> Tensor:
-        """What networks are trained on."""
+        """What networks are trained on: `targets_in` of the table's own scale."""
         return self.targets_in(self.target)
 
     def targets_in(self, scale: TargetScale | None) -> Tensor:
-        """The targets in units of a scale; labels as 0.0 and 1.0."""
+        """(N, D) standardised targets; (N,) classes as they are; (N, D) labels as 0.0 and 1.0."""
         if scale is not None:
             return scale.standardised(self.continuous)
         y = torch.from_numpy(self.y)
@@ -125,17 +125,17 @@ class TrainingTable:
 
     @cached_property
     def weights(self) -> Tensor | None:
-        """Weights of the rows as a tensor, one for all networks."""
+        """(N,) weights of the rows as a tensor, which all networks share."""
         return None if self.weight is None else torch.from_numpy(self.weight)
 
     @property
     def log_unit(self) -> float:
-        """What a log density of standardised targets has too much."""
+        """Minus the mean of `log_units`: subtract it from a mean log density of standardised targets."""
         return 0.0 if self.target is None else -float(self.log_units.mean())
 
     @property
     def log_units(self) -> Array:
-        """(N,) what a log density of standardised targets lacks to be one of the targets themselves."""
+        """(N,) log |dz / dy| summed over targets, z the standardised ones: log p(y) = log p(z) + this."""
         assert self.target is not None
         slopes = self.warp.log_slope(torch.tensor(self.continuous)).numpy()
         units: Array = (slopes - np.log(self.target.scale)).sum(1)

@@ -1,4 +1,4 @@
-"""train(): any networks, put into stacks by their shapes, over one process or several."""
+"""train(): networks of any shapes, put into stacks of one shape each, in one process or several."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from bayesdrop.threads import thread_pool
 
 __all__ = ["plan_stacks", "train", "train_stack"]
 
-#: activations of a batch that a stack may hold: what fits into a core's share of the cache
+#: activations of a batch that a stack may hold, over all its networks: they fit into a core's cache
 _STACK_NUMBERS = 2**20
 
 
 def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) -> list[Trained]:
     """Train every job's network; those of equal shape side by side in batched products.
 
-    A network's result depends on its job alone, not on what is trained beside it (to the rounding of
-    batched products). With `progress` a bar counts steps of networks. Within one process, stacks are trained
-    side by side in as many threads as torch has: their products are too small to be shared by threads.
+    A network depends on its job alone, not on what is trained beside it (to the rounding of batched
+    products). Within one process, stacks are trained side by side in as many threads as torch has: one
+    stack's products are too small for several threads.
 
     Args:
         jobs: what to train, in any order and of any shapes.
         processes: at most so many processes, each with one thread; 1 stays in this one. More need a main
             module that can be imported, as `multiprocessing` does; inside of `bayesdrop.engines.running_on`
             they are workers of that engine.
-        progress: show a bar (needs the extra "cli").
+        progress: show a bar that counts steps of networks (needs the extra "cli").
 
-    Returns: the networks, in the order of the jobs. One that diverged says so and does not stop the rest.
+    Returns: the networks, in the order of the jobs. One that diverged is marked, and does not stop the rest.
     """
     processes = whole_number("train", "processes", processes, at_least=1)
     jobs = list(jobs)
@@ -78,7 +78,7 @@ class _Stopped(Exception):
 def _in_threads(
     stacks: Sequence[Sequence[Job]], threads: int, advance: Callable[[int, str], None]
 ) -> list[list[Trained]]:
-    """Train stacks side by side, each in a thread whose products have one thread."""
+    """Train stacks side by side, each in one thread."""
     stop, lock = threading.Event(), threading.Lock()
 
     def told(steps: int) -> None:
@@ -96,11 +96,11 @@ def _in_threads(
 
 
 def plan_stacks(jobs: Sequence[Job], *, at_least: int = 1) -> list[list[int]]:
-    """Places of the jobs of every stack, the most work first.
+    """Which jobs share a stack: their places, a list for each stack, the stack with the most work first.
 
     Args:
         jobs: what is to be trained.
-        at_least: groups of one shape are cut so that there is work for so many processes.
+        at_least: jobs of one shape are cut into several stacks if there are fewer shapes than this.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
     for place, job in enumerate(jobs):
@@ -111,7 +111,7 @@ def plan_stacks(jobs: Sequence[Job], *, at_least: int = 1) -> list[list[int]]:
         width = jobs[places[0]].x.shape[1] + 2 * sum(settings.hidden)
         room = max(1, _STACK_NUMBERS // (settings.batch_size * width))
         count = max(-(-len(places) // room), min(at_least, len(places)) if len(groups) < at_least else 1)
-        # Networks of equal length side by side, so that a stack does not thin out.
+        # Trainings of about equal length side by side, so that a stack stays full to its end.
         ordered = sorted(places, key=lambda place: _steps(jobs[place]))
         size = -(-len(ordered) // count)
         stacks += [ordered[start : start + size] for start in range(0, len(ordered), size)]
@@ -124,10 +124,12 @@ def _shape(job: Job) -> tuple[object, ...]:
 
 
 def _steps(job: Job) -> int:
+    """Steps of a whole training."""
     return job.settings.epochs * -(-job.num_rows // job.settings.batch_size)
 
 
 def _work(job: Job) -> int:
+    """Multiplications of a whole training, nearly."""
     widths = (job.x.shape[1], *job.settings.hidden)
     return _steps(job) * job.settings.batch_size * sum(a * b for a, b in itertools.pairwise(widths))
 
@@ -137,7 +139,9 @@ def train_stack(jobs: Sequence[Job], advance: Callable[[int], None] = lambda ste
 
     Args:
         jobs: what to train.
-        advance: told how many steps of networks were done.
+        advance: called with the number of steps of networks that were done.
+
+    Returns: the networks, in the order of the jobs.
     """
     if len(set(map(_shape, jobs))) != 1:
         raise ValueError(must("train_stack", "jobs", "of one shape", f"{len(jobs)} jobs of several"))
@@ -174,18 +178,18 @@ class _Member:
         """Whether a check is due at the end of `step`."""
         return step % (self.epoch_steps * self.settings.check_every) == 0 or step == self.total
 
-    def judge(self, value: float, epoch: int, blocks: dict[str, Tensor]) -> bool:
-        """Keep the best weights; whether patience has run out."""
+    def judge(self, value: float, epoch: int, tensors: dict[str, Tensor]) -> bool:
+        """Keep the weights if they are the best so far; returns whether patience has run out."""
         if self.settings.patience is None:
             return False
         if value > self.best_score:
-            self.best, self.best_score, self.best_epoch, self.waited = blocks, value, epoch, 0
+            self.best, self.best_score, self.best_epoch, self.waited = tensors, value, epoch, 0
             return False
         self.waited += 1
         return self.waited >= self.settings.patience
 
     def last_m_step(self, result: Trained) -> Trained:
-        """Noise that was held back goes all the way, with the weights that it was held back for."""
+        """The network with its noise set freely for the trained weights, where `noise_pace` held it back."""
         if result.diverged or self.settings.noise_pace is None:
             return result
         job, weight = self.job, None
@@ -195,7 +199,12 @@ class _Member:
 
 
 class _JoinedRows:
-    """Rows of all distinct tables of a stack, one after another."""
+    """The rows of all distinct tables of a stack, one table after another.
+
+    Attributes:
+        offsets: for each job, the place of its table's first row.
+        x: (R, K) inputs; y: (R, D) targets, or labels; weight: (R,) of the rows, or None.
+    """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         tables = list({(id(job.x), id(job.y), id(job.weight)): job for job in jobs}.items())
@@ -212,7 +221,7 @@ class _JoinedRows:
 
 
 def _start_network(parameters: Parameters, level: Tensor, place: int, job: Job) -> None:
-    """Rates, widths and noise of a network, and its weights where it goes on from another."""
+    """Set a network's first rates, widths and noise; its weights too if it goes on from another network."""
     start = job.start
     rates = [torch.tensor(rate, dtype=torch.float64) for rate in job.settings.rates]
     if start is not None:
@@ -220,21 +229,21 @@ def _start_network(parameters: Parameters, level: Tensor, place: int, job: Job) 
         if start.log_noise_std is not None:
             level[place] = start.log_noise_std
     for layer, rate in enumerate(rates):
-        blocks = {part: block[place] for part, block in parameters.of_layer(layer).items()}
+        tensors = {part: tensor[place] for part, tensor in parameters.of_layer(layer).items()}
         if start is not None:
-            blocks["weight"].copy_(start.weights[layer])
-            blocks["bias"].copy_(start.biases[layer])
-        if "logit" in blocks:
-            blocks["logit"].copy_(torch.logit(rate))
-        if "log_std" in blocks:
-            first = first_log_std(blocks["weight"], rate)
+            tensors["weight"].copy_(start.weights[layer])
+            tensors["bias"].copy_(start.biases[layer])
+        if "logit" in tensors:
+            tensors["logit"].copy_(torch.logit(rate))
+        if "log_std" in tensors:
+            first = first_log_std(tensors["weight"], rate)
             for part, widths in (("log_std", "stds"), ("bias_log_std", "bias_stds")):
                 known = getattr(start, widths, None)
-                blocks[part].copy_(known[layer].log() if known else first)
+                tensors[part].copy_(known[layer].log() if known else first)
 
 
 class _Loop:
-    """State of a stack in training: networks that are done leave it."""
+    """The training of a stack; networks leave it when they are done."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         first, self.batch = jobs[0], jobs[0].settings.batch_size
@@ -244,7 +253,7 @@ class _Loop:
         settings = [job.settings for job in jobs]
         layout = ParameterLayout(first.settings, first.x.shape[1], first.widths[-1], first.targets)
         parameters = Parameters(layout, len(jobs), first.x.dtype)
-        parameters.start([job.seed for job in jobs], [one.first_weights for one in settings])
+        parameters.draw_first_weights([job.seed for job in jobs], [one.first_weights for one in settings])
         levels = torch.tensor([one.first_noise_std for one in settings], dtype=first.x.dtype).log()
         level = levels.view(-1, 1, 1).expand(-1, 1, first.targets).clone()
         for place, job in enumerate(jobs):
@@ -270,7 +279,7 @@ class _Loop:
         return torch.tensor([one.num_data for one in self.active], dtype=self.table.x.dtype)
 
     def run(self, advance: Callable[[int], None]) -> list[Trained]:
-        """Train all networks to their ends."""
+        """Train all networks; returns them in the order of the jobs."""
         while self.active:
             event = min(one.next_event(self.step) for one in self.active)
             count = min(event - self.step, self.noise.steps_ahead())
@@ -282,7 +291,7 @@ class _Loop:
         return [one.result for one in self.members if one.result is not None]
 
     def _steps(self, count: int) -> None:
-        """The next steps of all networks."""
+        """Do the next `count` steps of all networks."""
         table, size = self.table, (len(self.active), self.batch)
         taken = [one.rows.take(count * self.batch).reshape(count, self.batch) for one in self.active]
         order = torch.from_numpy(np.stack(taken, 1)).view(count, -1)
@@ -307,7 +316,7 @@ class _Loop:
             self.stack.squared_error = None
 
     def _m_steps(self) -> None:
-        """Noise that is set in closed form, of the networks whose epoch is over."""
+        """Set "map" noise in closed form, for the networks whose epoch is over."""
         level = self.stack.log_noise_std
         if not self.is_map or level is None:
             return
@@ -323,7 +332,7 @@ class _Loop:
             self.squares[place] = 0.0
 
     def _checks(self) -> None:
-        """Histories, early stops and ends that are due."""
+        """Do the checks that are due: write histories, validate, and take out networks that are done."""
         due = [place for place, one in enumerate(self.active) if one.is_check(self.step)]
         if not due:
             return
@@ -334,13 +343,13 @@ class _Loop:
             epoch = self.step // member.epoch_steps
             self._record(place, epoch, float(divergence[place]))
             stopped = self.step >= member.total or not finite[place]
-            blocks = self._blocks(place)
+            tensors = self._tensors(place)
             if finite[place] and member.job.validation is not None:
-                value = self._validation_score(member, blocks)
+                value = self._validation_score(member, tensors)
                 member.history.setdefault("validation", []).append(value)
-                stopped |= member.judge(value, epoch, blocks)
+                stopped |= member.judge(value, epoch, tensors)
             if stopped:
-                kept = blocks if member.best is None or not finite[place] else member.best
+                kept = tensors if member.best is None or not finite[place] else member.best
                 found = self._trained(member, kept, diverged=not finite[place])
                 member.result = member.last_m_step(found)
                 done.append(place)
@@ -348,7 +357,7 @@ class _Loop:
             self._leave(done)
 
     def _record(self, place: int, epoch: int, divergence: float) -> None:
-        """What happened since the last check into the history of a network."""
+        """Write what happened since the last check into a network's history."""
         history, level = self.active[place].history, self.stack.noise_level()
         history["epoch"].append(epoch)
         history["nll"].append(float(self.sums[place]) / float(self.counts[place]))
@@ -360,23 +369,23 @@ class _Loop:
             p = [float(layer.p[place].mean()) for layer in self.stack.layers]
             history.setdefault("rates", []).append(p)
 
-    def _validation_score(self, member: _Member, blocks: dict[str, Tensor]) -> float:
-        """Mean log predictive density of the rows that a network is checked on."""
-        job, network = member.job, self._trained(member, blocks)
+    def _validation_score(self, member: _Member, tensors: dict[str, Tensor]) -> float:
+        """Mean log-likelihood of a network's validation rows."""
+        job, network = member.job, self._trained(member, tensors)
         rows, draws = job.validation, job.settings.validation_draws
         assert rows is not None
         return float(score([network], job.x[rows], job.y[rows], num_draws=draws).log_prob.mean())
 
-    def _blocks(self, place: int) -> dict[str, Tensor]:
-        """A copy of a network's numbers, with noise that is not learned by gradient."""
-        blocks, level = self.stack.parameters.of_network(place), self.stack.log_noise_std
-        return blocks if level is None else {**blocks, "log_noise_std": level[place].clone()}
+    def _tensors(self, place: int) -> dict[str, Tensor]:
+        """A copy of a network's parameters, and "log_noise_std" also where it is not one of them."""
+        tensors, level = self.stack.parameters.of_network(place), self.stack.log_noise_std
+        return tensors if level is None else {**tensors, "log_noise_std": level[place].clone()}
 
-    def _trained(self, member: _Member, blocks: dict[str, Tensor], *, diverged: bool = False) -> Trained:
+    def _trained(self, member: _Member, tensors: dict[str, Tensor], *, diverged: bool = False) -> Trained:
         return trained_of(
             member.settings,
             self.stack.widths,
-            blocks,
+            tensors,
             seed=member.job.seed,
             name=member.job.name,
             num_data=member.num_data,

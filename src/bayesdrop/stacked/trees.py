@@ -1,11 +1,10 @@
 """Boosted trees as plain arrays.
 
-The trees are grown by scikit-learn and held as arrays: nothing is pickled, and no version of it is needed to
-predict. A few rows walk from the roots. For many, the leaves of a tree are numbered from left to right, a bit
-each: a row whose value is above the threshold of a node cannot reach the leaves to the left of that node, and
-of those that no node takes away, the first is the leaf that the row falls into. What all nodes of a tree that
-ask for one column take away depends on where a value lies among their thresholds: a table of masks, and one
-look-up a row.
+The trees are grown by scikit-learn and held as arrays: nothing is pickled, and predictions do not need
+scikit-learn. A few rows walk from the roots. For many, the leaves of a tree are numbered from left to right,
+a bit each. A node whose threshold a row's value exceeds rules out the leaves to its left; of the leaves that
+no node rules out, the first is the one that the row falls into. What all nodes of a tree that ask for one
+column rule out depends on where a value lies among their thresholds: a table of masks, and one look-up a row.
 
 Reference: Lucchese, Nardini, Orlando, Perego, Tonellotto & Venturini (2015), "QuickScorer".
 """
@@ -25,16 +24,16 @@ __all__ = ["Array", "Places", "Trees", "joined_trees", "read_trees"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
-#: leaves of a tree, and its nodes with masks
+#: the leaves of a tree from left to right, and its inner nodes, each with the leaves to its left as bits
 _Walk = tuple[list[int], list[tuple[int, int]]]
 
-#: walks of rows through trees that are looked at at a time
+#: rows times trees that are walked at a time
 _CELLS = 2**17
 #: rows from which on it pays to make masks of the leaves first
 _MANY = 2000
 #: leaves of a tree, at most: the bits of a mask
 _BITS = 32
-#: rows that are looked at together: what is held of them stays in a core's cache
+#: rows that are looked up together: what is held of them stays in a core's cache
 _TOGETHER = 8192
 
 
@@ -42,17 +41,17 @@ _TOGETHER = 8192
 class Trees:
     """Boosted regression trees: base + the sum over trees of the leaf that a row falls into.
 
-    At an inner node a row goes left if its value is at most the threshold. A leaf points to itself, so that
-    walking `depth` steps from the root ends at a leaf from everywhere.
+    There are T trees for each of C outputs, M nodes in all. At an inner node a row goes left if its value is
+    at most the threshold. A leaf points to itself, so that `depth` steps from a root always end at a leaf.
 
     Attributes:
         feature: (M,) the column that a node asks for; 0 at a leaf.
         threshold: (M,) of a node; 0 at a leaf.
-        left: (M,) where a row goes that is not above the threshold.
-        right: (M,) where the others go.
+        left: (M,) the node that rows go to which are not above the threshold.
+        right: (M,) the node that the others go to.
         value: (M,) of a leaf; 0 elsewhere.
-        roots: (T, C) the first node of every tree of every output.
-        base: (C,) what trees start from.
+        roots: (T, C) the first node of every tree.
+        base: (C,) what the sum over trees is added to.
         depth: steps from any root to any leaf, at most.
     """
 
@@ -73,7 +72,7 @@ class Trees:
         made = np.empty((len(x), self.roots.shape[1]))
         rows = max(1, _CELLS // max(1, self.roots.size))
         for start in range(0, len(x), rows):
-            # Tree after tree, in whatever company a row comes.
+            # Tree after tree, so that the last bits do not depend on how many rows there are.
             total = self.leaves(x[start : start + rows]).cumsum(1)[:, -1:].sum(1)
             made[start : start + rows] = total + self.base
         return made
@@ -84,7 +83,7 @@ class Trees:
         flat, children = np.ascontiguousarray(x).ravel(), np.stack([self.left, self.right], 1).ravel()
         at = np.tile(self.roots.ravel(), len(x))
         ended = at.copy()
-        # Where each walk stands among all, and where its row begins; what has come to a leaf goes no further.
+        # Of every walk that is not at a leaf yet: its place among all, and where its row begins in `flat`.
         place = np.arange(len(at))
         row = np.repeat(np.arange(0, len(flat), columns), count)
         inner = self.left != np.arange(len(self.left))
@@ -157,11 +156,11 @@ def _are_places(values: Places, count: int) -> bool:
 
 
 def read_trees(model: Any) -> Trees:
-    """The trees of a fitted model of scikit-learn."""
+    """The trees of a fitted boosting model of scikit-learn."""
     try:
         predictors, base = model._predictors, np.asarray(model._baseline_prediction, dtype=np.float64)
         nodes = [tree.nodes for stage in predictors for tree in stage]
-        # Only numbers without gaps are given to it.
+        # What nodes do with missing values is not read: there are none.
         fields = [
             np.concatenate([part[name] for part in nodes])
             for name in ("feature_idx", "num_threshold", "left", "right", "value", "is_leaf", "depth")
@@ -209,7 +208,7 @@ def joined_trees(parts: Sequence[Trees]) -> Trees:
 
 @dataclass(frozen=True, eq=False)
 class _TreeMasks:
-    """Tables of masks by column, and the values of the leaves from left to right."""
+    """One tree: columns with their tables of masks, and the values of the leaves from left to right."""
 
     tables: list[tuple[int, NDArray[np.uint32]]]
     values: NDArray[np.float64]
@@ -256,7 +255,7 @@ class _LeafMasks:
         made = np.empty((len(x), len(self._base)))
         for start in range(0, len(x), _TOGETHER):
             rows = x[start : start + _TOGETHER]
-            # How many thresholds of its column a value is above; none if it is not a number.
+            # How many thresholds of its column a value is above; none if it is NaN.
             places = [
                 np.where(np.isnan(values), 0, np.searchsorted(cuts, values))
                 for cuts, values in zip(self._cuts, rows.T, strict=True)
@@ -285,10 +284,10 @@ def _from_left(trees: Trees, root: int) -> _Walk:
     """The leaves of a tree from left to right; its nodes, each with the leaves to the left of it as bits."""
     leaves: list[int] = []
     nodes: list[tuple[int, int]] = []
-    #: nodes whose left leaves are complete once the walk comes back to them, with how many there were before
+    #: nodes whose left side is being walked, with the number of leaves before it
     waiting: list[tuple[int, int]] = []
     at = root
-    # More nodes than there are can only be walked in a circle, which no growing of trees makes.
+    # Bounded, since nodes of a damaged file may point in a circle.
     for _ in range(2 * len(trees.left)):
         if int(trees.left[at]) != at:
             waiting.append((at, len(leaves)))

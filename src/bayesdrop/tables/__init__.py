@@ -1,4 +1,4 @@
-"""From a table of any format to predictions with uncertainty, and to the rows a person should see."""
+"""From a table of any format to predictions with uncertainty, and to the rows that a person should see."""
 
 from bayesdrop.tables.deferral import Deferral, Rule
 from bayesdrop.tables.explain import Explanation, explain_row

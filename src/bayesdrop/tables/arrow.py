@@ -1,4 +1,4 @@
-"""Typed tables: Parquet, Feather, and what is read of a sheet, batch by batch with types of their own."""
+"""Typed tables: Parquet and Feather files batch by batch, and frames that keep Arrow's types."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["FEATHER", "PARQUET", "batches_of", "frame_of", "header_of"]
 
 PARQUET = (".parquet", ".pq")
 FEATHER = (".feather", ".arrow")
-#: cells that a file may have in any case, and for each of its bytes
+#: cells that a file may say it has: so many in any case, or so many for each of its bytes
 _MOST_CELLS, _CELLS_A_BYTE = 50_000_000, 1000
 
 
 def header_of(path: Path, named: Path) -> tuple[Any, int | None]:
-    """The schema of a Parquet or Feather file, and its number of rows where the file says it.
+    """The Arrow schema of a Parquet or Feather file, and its number of rows; None where only reading tells.
 
     Args:
         path: the file.
@@ -36,13 +36,13 @@ def header_of(path: Path, named: Path) -> tuple[Any, int | None]:
 
 
 def batches_of(path: Path, named: Path, rows: int, span: tuple[int, int] | None = None) -> Iterator[Any]:
-    """Record batches of at most so many rows, in order.
+    """Batches of at most `rows` rows, in order.
 
     Args:
         path: the file.
         named: what it is called in errors.
-        rows: at most so many at a time.
-        span: the first row and the row after the last, of a Parquet file; all rows if None. Groups of rows
+        rows: of a batch.
+        span: the first row and the row after the last, of a Parquet file; all rows if None. Row groups
             outside are not read.
     """
     with _opened(path, named) as file:
@@ -56,7 +56,7 @@ def batches_of(path: Path, named: Path, rows: int, span: tuple[int, int] | None 
 
 
 def _spanned(file: Any, rows: int, first: int, last: int) -> Iterator[Any]:
-    """Batches of the rows from `first` up to `last`, by groups: a reader of several keeps all it read."""
+    """Batches of the rows from `first` up to `last`, a row group at a time, so that no more is in memory."""
     at = 0
     for group in range(file.metadata.num_row_groups):
         end = at + file.metadata.row_group(group).num_rows
@@ -70,7 +70,7 @@ def _spanned(file: Any, rows: int, first: int, last: int) -> Iterator[Any]:
 
 
 def _filled(batches: Iterator[Any], rows: int) -> Iterator[Any]:
-    """The same rows in tables of `rows` each, but for the last: groups may be small."""
+    """The same rows in tables of `rows` each but for the last, since row groups may be small."""
     arrow = require("pyarrow", extra="tables", owner="open_table")
     waiting: list[Any] = []
     count = 0
@@ -88,7 +88,7 @@ def _filled(batches: Iterator[Any], rows: int) -> Iterator[Any]:
 
 @contextmanager
 def _opened(path: Path, named: Path) -> Iterator[Any]:
-    """An open file; what goes wrong inside of it is told as an error of ours."""
+    """An open file; errors of Arrow while it is read become a ValueError that names it."""
     arrow = require("pyarrow", extra="tables", owner="open_table")
     kind = "Parquet" if path.name.lower().endswith(PARQUET) else "Feather"
     try:
@@ -107,7 +107,7 @@ def _opened(path: Path, named: Path) -> Iterator[Any]:
 
 
 def frame_of(batch: Any) -> Any:
-    """A frame that keeps the file's own types, so that it is written as it was read."""
+    """A pandas frame with the file's own types, so that it can be written as it was read."""
     arrow = require("pyarrow", extra="tables", owner="open_table")
     pandas = require("pandas", extra="tables", owner="open_table")
     types = require("pyarrow.types", extra="tables", owner="open_table")
@@ -116,7 +116,7 @@ def frame_of(batch: Any) -> Any:
         column = batch.column(place)
         if types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        # Views are texts and bytes of another layout, which pandas cannot compute with.
+        # Views are texts and bytes stored in another way, which pandas cannot compute with.
         if column.type == arrow.string_view():
             column = column.cast(arrow.large_string())
         elif column.type == arrow.binary_view():

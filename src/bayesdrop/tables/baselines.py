@@ -24,16 +24,17 @@ __all__ = ["CLEAR", "Baseline", "Comparison", "compare", "fit_baselines"]
 
 #: trees that boosting grows at most, over all classes
 _MOST_TREES = 600
-#: standard errors that chance exceeds once in twenty times for the best of three baselines, each way
+#: standard errors that the difference from the best of three baselines exceeds by chance once in twenty times
 CLEAR = 2.4
+#: rows below which nothing can be compared
 _LEAST_ROWS = 10
-#: parts into which rows are cut that baselines are both fitted to and scored on
+#: parts that rows are cut into when they are both learned from and scored
 _FIFTHS = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """A simple model and what it says about rows that it has not seen.
+    """A simple model, scored on rows that it has not seen.
 
     Attributes:
         name: for a person.
@@ -58,16 +59,16 @@ def fit_baselines(
 ) -> list[Baseline]:
     """Fit every baseline to `rows`, and score it on others.
 
-    Where some of the rows to score are among those to learn from, each fifth of them is scored by a baseline
-    that has learned from the others.
+    If rows to score are among those to learn from, each fifth of them is scored by a baseline that has not
+    learned from that fifth.
 
     Args:
-        rows: to learn from.
+        rows: to learn from; those without a target are left out.
         x: (N, K) inputs of the rows to score.
         y: (N,) their numbers, or places of their labels.
         classes: how many labels there are; 0 for numbers.
         standardise: (N, K) inputs to (N, K) of mean 0 and variance 1, as the model's own are.
-        numbers: (N,) where the rows to score stand in the table of `rows`; None if they are of another.
+        numbers: (N,) numbers of the rows to score in the table of `rows`; None if they are of another table.
         groups: (N,) the group of each of them; rows of one group are scored together.
     """
     known = ~np.isnan(rows.y)
@@ -120,7 +121,7 @@ def _label_models(rows: int, classes: int) -> list[tuple[str, Any]]:
 
 
 def _numbers(model: Any, x: Array, y: Array, new: Array, classes: int) -> Array:
-    """(N,) predictions, from targets of mean 0 and variance 1: any unit is one that the solvers can take."""
+    """(N,) predictions; targets are standardised, so that the solvers can take them in any unit."""
     middle = 2 * float(np.mean(0.5 * y))
     scale = float(np.std(y - middle)) or 1.0
     found = np.asarray(model.fit(x, (y - middle) / scale).predict(new), dtype=np.float64)
@@ -129,7 +130,7 @@ def _numbers(model: Any, x: Array, y: Array, new: Array, classes: int) -> Array:
 
 
 def _probabilities(model: Any, x: Array, y: Array, new: Array, classes: int) -> Array:
-    """(N, K) probabilities; a label that no row had keeps a little of them."""
+    """(N, classes) probabilities; at least 1e-6, before they are scaled to sum to 1, for every label."""
     probs = np.full((len(new), classes), 1e-6)
     labels = y.astype(np.int64)
     if len(np.unique(labels)) == 1:
@@ -143,7 +144,7 @@ def _probabilities(model: Any, x: Array, y: Array, new: Array, classes: int) -> 
     return shares
 
 
-# a model beside them
+# a model beside the baselines
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,8 @@ class Comparison:
 
     Attributes:
         best: the baseline's name.
-        z: how many standard errors the model's mean loss lies below the baseline's, by the differences of
-            all rows; above 0 where the model is better, and 0 for fewer than 10 rows, which tell nothing.
+        z: how many standard errors the model's mean loss lies below the baseline's, by the differences row by
+            row; above 0 if the model is better, and 0 for fewer than 10 rows, which tell nothing.
         sentence: what that means, for a person.
     """
 

@@ -41,7 +41,7 @@ _FALSE = frozenset({"false", "no", "f", "n", "0", "0.0"})
 _DAY = 86_400_000_000
 
 
-# everywhere `series` is a pandas column and `marks` are further texts that mean "missing"
+# below, `series` is a pandas column, N its cells, and `marks` are further texts that mean "missing"
 
 
 def is_text(series: Any) -> bool:
@@ -64,23 +64,23 @@ def type_of(series: Any) -> str:
 
 
 def missing_cells(series: Any, marks: Collection[str] = ()) -> Flags:
-    """Which cells are empty or say so: "", NA, N/A, NaN, null, None, and further marks."""
+    """(N,) which cells are empty or say so: "", NA, N/A, NaN, null, None, and further marks."""
     if is_text(series):
         return _missing_texts(_texts(series), marks)
     empty: Flags = series.isna().to_numpy(dtype=bool)
-    # A NaN of a typed column is not always one of pandas' missing values.
+    # To pandas, a NaN of a typed column is not always missing.
     return empty | np.isnan(_typed_numbers(series))
 
 
 def as_numbers(series: Any, marks: Collection[str] = (), way: str = PLAIN) -> tuple[Array, Flags]:
-    """The cells as numbers, NaN where they are missing, and which cells are neither.
+    """(N,) the cells as numbers, NaN where they are missing, and (N,) which cells are neither.
 
     An infinite cell stays infinite and counts as one that is neither.
 
     Args:
-        series: a pandas column; numbers of a typed one are numbers, however texts are written.
-        marks: texts that mean "missing" besides.
-        way: how numbers are written, one of `spelling.NUMBERS`, or `ZERO_ONE`: words of truth are 1 and 0.
+        series: a pandas column; `way` is for texts, and does not matter to a column of typed numbers.
+        marks: further texts that mean "missing".
+        way: how numbers are written, one of `spelling.NUMBERS`, or `ZERO_ONE`: true, no, ... are 1 and 0 too.
     """
     if not is_text(series):
         values = _typed_numbers(series)
@@ -91,7 +91,7 @@ def as_numbers(series: Any, marks: Collection[str] = (), way: str = PLAIN) -> tu
     if way not in (PLAIN, ZERO_ONE):
         texts[:] = [_rewritten(text, way) for text in texts]
     texts[missing] = None
-    # The parser takes a NUL for the end of the text: "1\0kg" would be 1.
+    # To the parser a NUL is the end of the text: "1\0kg" would be 1.
     texts[_each(texts, lambda text: text is not None and "\0" in text)] = "not a number"
     parsed = pandas.to_numeric(texts, errors="coerce")
     values = np.where(missing, np.nan, np.asarray(parsed, dtype=np.float64))
@@ -104,7 +104,7 @@ def as_numbers(series: Any, marks: Collection[str] = (), way: str = PLAIN) -> tu
 
 
 def _rewritten(text: str, way: str) -> str:
-    """A number as Python writes it; infinity and what is no number as they are, but never a plain number."""
+    """A number as Python writes it; "not a number" if it is written otherwise; other texts as they are."""
     plain = plain_number(text, way)
     if plain is not None:
         return plain
@@ -112,12 +112,12 @@ def _rewritten(text: str, way: str) -> str:
 
 
 def as_days(series: Any, marks: Collection[str] = (), way: str = ISO) -> tuple[Array, Flags]:
-    """The dates as days since the first of January 1970, NaN where missing, and which cells are none.
+    """(N,) dates as days since 1970-01-01, NaN where they are missing, and (N,) which cells are neither.
 
     Args:
-        series: a pandas column; a date of a typed one is a date, however texts are written.
-        marks: texts that mean "missing" besides.
-        way: how dates are written, one of `spelling.DATES`; the year may always come first: 2024-03-31.
+        series: a pandas column; `way` is for texts, and does not matter to a column of typed dates.
+        marks: further texts that mean "missing".
+        way: how dates are written, one of `spelling.DATES`; 2024-03-31 is read in any case.
     """
     if type_of(series) == "dates":
         moments = _typed_moments(series)
@@ -137,7 +137,7 @@ def as_days(series: Any, marks: Collection[str] = (), way: str = ISO) -> tuple[A
 
 
 def day_of(days: float) -> str:
-    """The date so many days after the first of January 1970, with its time if it has one.
+    """The date so many days after 1970-01-01, with its time unless that is midnight.
 
     >>> day_of(19783.5), day_of(0)
     ('2024-03-01 12:00:00', '1970-01-01')
@@ -160,11 +160,10 @@ def _typed_moments(series: Any) -> NDArray[np.datetime64]:
 
 
 def as_truths(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
-    """The cells (true, no, F, ...) as 1 and 0, NaN where missing, and which are neither true nor false."""
+    """(N,) cells (true, no, F, 1, ...) as 1 and 0, NaN where missing, and (N,) which cells are neither."""
     if is_text(series):
         texts = _texts(series)
         missing = _missing_texts(texts, marks)
-        # "1" and "0" are what other programs write for them.
         true = _each(texts, lambda text: text.lower() in _TRUE)
         false = _each(texts, lambda text: text.lower() in _FALSE)
     else:
@@ -175,13 +174,13 @@ def as_truths(series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
 
 
 def as_labels(series: Any, marks: Collection[str] = (), *, numbers: bool = False) -> Texts:
-    """The cells as texts, None where they are missing.
+    """(N,) cells as texts without space around them, None where they are missing.
 
     Args:
         series: a pandas column.
-        marks: texts that mean "missing" besides.
-        numbers: the labels are numbers, so that "1", "1.0" and " 1" are one of them; whole numbers keep all
-            their digits.
+        marks: further texts that mean "missing".
+        numbers: whether the labels are numbers, so that "1", "1.0" and " 1" are the same; whole numbers keep
+            all their digits.
     """
     missing = missing_cells(series, marks)
     labels = _texts(series)
@@ -203,13 +202,13 @@ def present_texts(series: Any, marks: Collection[str] = ()) -> list[str]:
 
 
 def is_truth(text: str) -> bool | None:
-    """True or false where a text says so (yes, F, 1, ...), None where it does not."""
+    """Whether a text means true (yes, T, 1, ...) or false (no, F, 0, ...); None if it means neither."""
     word = text.lower()
     return True if word in _TRUE else False if word in _FALSE else None
 
 
 def first_bad(series: Any, bad: Flags) -> str:
-    """The first cells that are wrong, with their rows: "'abc' in row 3 and 4 others"."""
+    """The first cell that is wrong, its row, and how many others are: "'abc' in row 3 and 4 others"."""
     places = np.flatnonzero(bad)
     row = int(series.index[places[0]]) + 1
     more = f" and {len(places) - 1:,} others" if len(places) > 1 else ""
@@ -225,20 +224,21 @@ def _plain(text: str) -> str:
         value = Decimal(text)
     except InvalidOperation:  # an exponent of more digits than a Decimal has
         return text
-    # As it stands, rather than with hundreds of zeros.
+    # As it is written: 1e300 is not to become 1 and 300 zeros.
     if value.adjusted() >= 40:
         return text
     return str(int(value)) if value == value.to_integral_value() else repr(float(value))
 
 
 def _typed_numbers(series: Any) -> Array:
+    """(N,) numbers of a typed column, in memory that may be written to; NaN where they are missing."""
     values: Array = series.to_numpy(dtype=np.float64, na_value=np.nan)
-    # A column of Arrow lends its memory, which nobody may write in.
+    # The memory of an Arrow column is read-only.
     return np.require(values, requirements="W")
 
 
 def _texts(series: Any) -> Texts:
-    """Every cell as a text without space around it; "" for those that pandas calls missing."""
+    """(N,) every cell as a text without space around it; "" for those that pandas calls missing."""
     cells = series.to_numpy(dtype=object)
     made = np.empty(len(cells), dtype=object)
     made[:] = [cell.strip() if isinstance(cell, str) else str(cell).strip() for cell in cells]

@@ -27,11 +27,11 @@ Task = Literal["regression", "classification"]
 
 #: the category of rows whose cell is missing, and that of rare and of unseen texts
 MISSING, OTHER = "(missing)", "(other)"
-#: what stands for the value of a column of truth values that never changes
+#: how 0 and 1 of a column of truth values are written in a schema
 TRUTHS = ("false", "true")
-#: rare texts that are kept of a column
+#: rare texts that are kept of a column, at most
 MOST_RARE = 1000
-#: what a date becomes; its age is in days before the last date of the fit
+#: the inputs that a date becomes; its age is in days before the last date of the fit
 DATE_INPUTS = ("age", "year", "month", "weekday", "day of the year")
 
 
@@ -42,13 +42,13 @@ class Column:
     Attributes:
         name: in the header.
         kind: "numeric", "boolean", "category", "date" or "left out".
-        fill: what stands in for a missing number or truth value; of dates, in days since 1970.
-        marked: whether missing cells have a column of their own that says so.
-        categories: texts that have a column each; `MISSING` and `OTHER` among them where there are such rows.
+        fill: what stands in for a missing number, truth value or date, the last in days since 1970.
+        marked: whether a further input says which cells are missing.
+        categories: texts that have an input each; `MISSING` and `OTHER` among them where there are such rows.
             Of a column that was left out because it was the same in every row: that text.
         rare: texts that share `OTHER`, the commonest of them.
         why: a few words on the choice.
-        numbers: whether the categories are numbers, so that 1 and 1.0 are one of them.
+        numbers: whether the categories are numbers, so that 1 and 1.0 are the same.
         format: how texts are written: an example of `spelling.NUMBERS` or `spelling.DATES`, or "0 or 1".
         last: of dates: the last one of the fit, in days since 1970.
     """
@@ -75,11 +75,11 @@ class Column:
 
     @property
     def how(self) -> str:
-        """How its texts are read, for a person; "" where there is nothing to tell."""
+        """How its texts are written, for a person; "" if as programs write them."""
         return "" if self.format in ("", PLAIN) else f"written as {self.format}"
 
     def read(self, series: Any, marks: Collection[str] = ()) -> tuple[Array, Flags]:
-        """The cells of a number, a truth value or a date as numbers, and which are none.
+        """(N,) cells of a column of numbers, truth values or dates as numbers; (N,) which are not such.
 
         Missing cells are NaN; a date is in days since 1970.
 
@@ -111,7 +111,7 @@ class Schema:
         classes: labels, in the order of the probabilities.
         number_labels: whether the labels are numbers.
         missing_marks: texts that mean "missing" besides the common ones.
-        why_task: how the task was told.
+        why_task: why the task was chosen.
         target_format: how numbers of the target are written, an example of `spelling.NUMBERS`.
     """
 
@@ -130,18 +130,24 @@ class Schema:
         return tuple(column for column in self.columns if column.kind != "left out")
 
     def check_names(self, names: Sequence[str], owner: str) -> list[str]:
-        """Raise where a column is not there, naming all of them; give back the columns nobody asked for."""
+        """Raise if columns that the model uses are not there; returns names that the model does not know.
+
+        Args:
+            names: of the columns that are there.
+            owner: the table, for errors.
+        """
         lacking = [column.name for column in self.used if column.name not in names]
         known = {column.name for column in self.columns} | {self.target}
         extra = [name for name in names if name not in known]
         if lacking:
             said = f"{_columns(lacking)} must be there; the model was fitted with "
             said += "it." if len(lacking) == 1 else "them."
-            raise ValueError(f"{owner}: {said}" + (f" {_columns(extra)} it does not know." if extra else ""))
+            unknown = f" The model does not know {_columns(extra)}." if extra else ""
+            raise ValueError(f"{owner}: {said}{unknown}")
         return extra
 
     def written(self, numbers: Mapping[str, str], dates: Mapping[str, str]) -> Schema:
-        """For a table that writes numbers or dates in another way than the one of the fit.
+        """The schema for a table that writes numbers or dates in another way than the table of the fit.
 
         Args:
             numbers: ways to write numbers, by column; that of "" holds for all others.
@@ -162,12 +168,12 @@ class Schema:
             yield f"{column.name.ljust(width)}  {column.kind}: {column.why}".removesuffix(": ")
 
     def as_dict(self) -> dict[str, Any]:
-        """In what JSON can hold; `from_dict` is the way back."""
+        """As values that JSON can hold; `from_dict` is the way back."""
         return asdict(self)
 
     @staticmethod
     def from_dict(state: Mapping[str, Any]) -> Schema:
-        """From what `as_dict` gave. Raises KeyError or TypeError where it is not that."""
+        """The schema of what `as_dict` gave; KeyError or TypeError if it is not that."""
         columns = [
             Column(**{**row, "categories": tuple(row["categories"]), "rare": tuple(row["rare"])})
             for row in state["columns"]
@@ -176,7 +182,7 @@ class Schema:
         return Schema(**{**state, "columns": tuple(columns), **lists})
 
     def check_formats(self) -> None:
-        """Raise where a way to write numbers or dates is not one that is known."""
+        """Raise if a column or the target has a `format` that is not known for its kind."""
         for column in self.columns:
             known = {"numeric": (*NUMBERS, ZERO_ONE), "date": (*DATES,), "left out": (*DATES, *NUMBERS)}
             if column.format and column.format not in known.get(column.kind, ()):
@@ -186,7 +192,7 @@ class Schema:
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """Names in quotes, the first of them: "'a', 'b' and 3 more"."""
+    """The first `most` names, in quotes: "'a', 'b' and 3 more"."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more
 

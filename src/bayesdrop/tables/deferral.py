@@ -22,19 +22,19 @@ SCORES = {
     "regression": ("std", "epistemic", "aleatoric"),
     "classification": ("entropy", "mutual_information", "max_prob"),
 }
-#: rows that an error must be averaged over
+#: rows that must stay for their error to be trusted
 _LEAST_KEPT = 10
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What is asked for: a share of rows to hand over, or an error that those that stay may have.
+    """What is asked for: a share of rows to hand to a person, or an error that the rest may have.
 
     Args:
-        share: the least sure rows are handed over, at most this share of them.
-        error: as few rows as needed are handed over for the rest to have this error: the share of wrong
-            labels, or the root mean squared error in the target's units.
-        by: how rows are ranked: std, epistemic or aleatoric; entropy, mutual_information or max_prob.
+        share: at most this share of rows is handed over, the least sure ones.
+        error: as few rows as possible are handed over for the rest to have at most this error: the share of
+            wrong labels, or the root mean squared error in the target's units.
+        by: what rows are ranked by: std, epistemic or aleatoric; entropy, mutual_information or max_prob.
     """
 
     share: float | None = None
@@ -50,7 +50,7 @@ class Rule:
             raise ValueError(must("deferral", "error", "a positive number", self.error))
 
     def for_task(self, task: str) -> Rule:
-        """The rule with its gaps filled: a share of 5 %, and the task's first score."""
+        """The rule with defaults for what is None: a share of 5 %, and the first of the task's `SCORES`."""
         by = SCORES[task][0] if self.by is None else self.by
         if by not in SCORES[task]:
             raise ValueError(must("deferral", "by", f"one of {', '.join(SCORES[task])} for {task}", by))
@@ -68,12 +68,12 @@ class Deferral:
     threshold: float
 
     def __call__(self, scores: Mapping[str, Array]) -> Flags:
-        """(N,) which rows go to a person: those with a score above the threshold, or none that is finite."""
+        """(N,) which rows go to a person: those whose score is above the threshold, or not finite."""
         score = scores[str(self.rule.by)]
         return (score > self.threshold) | ~np.isfinite(score)
 
     def because(self, score: float) -> str:
-        """Why a row of this score goes."""
+        """Why a row of this score goes to a person."""
         if self.threshold == -math.inf:
             return "no threshold keeps the error that was asked for"
         score_text, threshold = (written(value, digits=4) for value in (score, self.threshold))
@@ -95,12 +95,12 @@ class Deferral:
 
 @dataclass(frozen=True)
 class DeferralResult:
-    """What a deferral does to rows whose targets are known."""
+    """What a deferral does to rows whose targets are known; errors are as in `Rule`."""
 
     rows: int
     deferred: int
     error: float  #: of all rows
-    error_kept: float  #: of rows that stay; NaN without any
+    error_kept: float  #: of rows that stay; NaN if none does
 
 
 def finite_rows(scores: Mapping[str, Any]) -> Flags:
@@ -111,7 +111,7 @@ def finite_rows(scores: Mapping[str, Any]) -> Flags:
 
 
 def ranked(scores: Mapping[str, Array], outside: Flags) -> dict[str, Array]:
-    """Scores (N,) by name, infinite for rows that always go to a person: those `outside`, or not finite."""
+    """Scores (N,) by name, infinite for rows that go to a person in any case: `outside`, or not finite."""
     return {
         name: np.where(outside | ~np.isfinite(values), np.inf, values)
         for name, values in scores.items()
@@ -122,13 +122,13 @@ def ranked(scores: Mapping[str, Array], outside: Flags) -> dict[str, Array]:
 def find_deferral(rule: Rule, scores: Mapping[str, Array], loss: Array, *, root: bool) -> Deferral:
     """The threshold that a rule asks for.
 
-    By share: the ceil((n + 1)(1 - share))-th smallest score, above which a new row lies with a chance of at
-    most `share`. By error: the largest number of the surest rows whose error is low enough, a wrong label
-    being added for the row to come. Rows with an infinite score go in any case.
+    By share: the ceil((n + 1)(1 - share))-th smallest score, which a new row's exceeds with a chance of at
+    most `share`. By error: as many of the surest rows stay as have a low enough error; of labels, with one
+    wrong label added for the new row. Rows with an infinite score go to a person in any case.
 
     Args:
-        rule: with its gaps filled.
-        scores: of held-out rows.
+        rule: of `Rule.for_task`.
+        scores: (n,) of held-out rows, by name, as `ranked` gives them.
         loss: (n,) of held-out rows: squared errors, or 1 for a wrong label.
         root: whether the error is the root of the mean loss.
     """
@@ -155,7 +155,7 @@ def conformal_threshold(scores: Array, level: float) -> float:
 
 
 def outcome(deferred: Flags, loss: Array, *, root: bool) -> DeferralResult:
-    """What is left of the error when some rows are handed over; see `find_deferral`."""
+    """The error of all rows, and of those that stay; `loss` and `root` as in `find_deferral`."""
 
     def error(part: Array) -> float:
         mean = float(part.mean()) if len(part) else math.nan
@@ -165,7 +165,10 @@ def outcome(deferred: Flags, loss: Array, *, root: bool) -> DeferralResult:
 
 
 def cross_checked(rule: Rule, scores: Mapping[str, Array], loss: Array, *, root: bool) -> DeferralResult:
-    """What a rule does to rows that did not set its threshold: each half of them by the other's."""
+    """What a rule does to held-out rows, each half of them with the threshold of the other half.
+
+    Arguments as of `find_deferral`.
+    """
     by = str(rule.by)
     half = np.random.default_rng(0).permutation(len(loss)) % 2 == 0
     deferred = np.zeros(len(loss), dtype=bool)

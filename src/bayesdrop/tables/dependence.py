@@ -1,4 +1,4 @@
-"""Dependence: what a model expects on average when a column takes one value after another."""
+"""Partial dependence: what a model expects on average when a column takes one value after another."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Dependence:
     Attributes:
         column: which.
         labels: (G,) the values of the column, as texts.
-        values: (G,) the same as numbers; places of categories.
-        mean: (G, 1) numbers or (G, K) probabilities, averaged over rows and draws.
-        std: (G, 1) or (G, K) standard deviation over draws of the average over rows: what the model does
-            not know of it. Noise is not in it.
+        values: (G,) the same on the axis of a picture: numbers, years of dates, 0, 1, ... of categories.
+        mean: (G, 1) numbers or (G, classes) probabilities, averaged over rows and draws.
+        std: of the same shape, standard deviation over draws of the average over rows: how little the model
+            knows of it. Noise is not in it.
     """
 
     column: Column
@@ -37,12 +37,12 @@ class Dependence:
 
 
 def grid_of(column: Column, inputs: Array) -> tuple[tuple[str, ...], Array, Array]:
-    """Values to try for a column: their texts, numbers, and inputs (G, W).
+    """Values to try for a column: `labels` and `values` of `Dependence`, and their inputs (G, W).
 
-    Of numbers, quantiles of those given, from 2 % to 98 %; of categories the commonest.
+    Of numbers and dates, quantiles of those given, from 2 % to 98 %; of categories the commonest.
 
     Args:
-        column: a used one.
+        column: one that the model uses.
         inputs: (N, W) its inputs in rows of the table.
     """
     if column.kind == "category":
@@ -60,11 +60,11 @@ def grid_of(column: Column, inputs: Array) -> tuple[tuple[str, ...], Array, Arra
     else:
         values = np.unique(present)
         if len(values) > _MOST_POINTS:
-            # Halves, since numbers may lie farther apart than the largest there is.
+            # Halves, since the largest double may be less than the distance of two numbers.
             values = 2 * np.unique(np.quantile(0.5 * present, np.linspace(0.02, 0.98, _MOST_POINTS)))
     made = np.zeros((len(values), column.width))
     if column.kind == "date":
-        # Of a date the first input is its age; it is drawn over the years.
+        # A date's first input is its age in days; pictures have it in years.
         days = np.sort(column.last - values)
         made[:, : len(DATE_INPUTS)] = date_inputs(days, column.last)
         return tuple(map(column.shown, days)), 1970 + days / 365.2425, made
@@ -80,10 +80,10 @@ def dependence(functions: Functions, x: Array, column: Column, where: slice, row
 
     Args:
         functions: of the model.
-        x: (N, K) rows to average over, N at least 1.
+        x: (N, K) inputs of rows to average over, N at least 1.
         column: which.
-        where: its inputs.
-        rows: (M, K) rows whose values of the column are tried.
+        where: which of the K inputs are the column's.
+        rows: (M, K) inputs of rows whose values of the column are tried.
     """
     labels, values, inputs = grid_of(column, rows[:, where])
     changed = np.repeat(x[None], len(inputs), 0)

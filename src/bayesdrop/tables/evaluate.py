@@ -15,7 +15,7 @@ __all__ = ["Evaluation", "evaluate_table", "fit_evaluation"]
 
 
 class Evaluation(Findings):
-    """What was found of a model, as lines and as a page."""
+    """What was found about a model, as lines and as a page."""
 
     def report(self, title: str | None = None) -> str:
         """The HTML page, with everything in it."""
@@ -25,7 +25,7 @@ class Evaluation(Findings):
 def evaluate_table(
     model: TableModel, table: TableFile, *, level: float | None = None, rule: Rule | None = None
 ) -> Evaluation:
-    """Compare predictions with targets. Intervals and thresholds are the model's: these rows set nothing.
+    """Compare predictions with targets. Intervals and thresholds are the model's, not set by these rows.
 
     Args:
         model: fitted.
@@ -51,7 +51,7 @@ def evaluate_table(
 
 
 def fit_evaluation(fitted: FittedTable) -> Evaluation:
-    """What a fit found on the rows it held out: no row has a say in its own interval or threshold."""
+    """What a fit found on the rows it held out. No row helps to set its own interval or threshold."""
     model, judged, about = fitted.first or fitted.model, fitted.judged, fitted.model.about
     result = cross_checked(fitted.model.rule, fitted.model.held_out, judged.loss, root=model.root)
     if about["out_of_fold"]:

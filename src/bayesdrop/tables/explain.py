@@ -33,17 +33,17 @@ _STAND_INS, _CANDIDATES, _NEIGHBOURS = 100, 1000, 5
 
 @dataclass(frozen=True)
 class ColumnEffect:
-    """What the value of one column does to a prediction, beside values of other rows.
+    """What the value of one column does to a prediction, compared with values of other rows.
 
-    Every number is the prediction's own less the average of what it would be with the column's value taken
-    from training rows: above 0, this value adds to it.
+    Every number is the prediction's own, less its average when the column's value is taken from training rows
+    instead: above 0, this value adds to it.
     """
 
     column: str
     value: str  #: the cell
-    mean: float  #: of the number, or of the probability of the label given
-    epistemic: float  #: variance (nats, for classes) that more data could take away
-    aleatoric: float  #: variance (nats) of noise
+    mean: float  #: the expected number, or the probability of the label given
+    epistemic: float  #: variance (for classes, nats) from lack of data
+    aleatoric: float  #: variance (for classes, nats) from noise
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class HelpfulLabel:
 
     Attributes:
         number: its place in the table of training rows, counted from 1.
-        share: of the row's epistemic variance that one more label of such a row would take away.
-        own: the share that a label of the row itself would.
+        share: of the explained row's epistemic variance, what one more label of such a row would take away.
+        own: the share that a label of the explained row itself would take away.
         cells: of the used columns.
     """
 
@@ -81,16 +81,17 @@ class Explanation:
         row: the row's place in its table, counted from 1.
         target: name of what is predicted.
         label: the label given; "" for numbers.
-        prediction: what `predict` writes of the row, by name.
-        epistemic: variance, or nats, from lack of data.
-        aleatoric: variance, or nats, from noise.
+        prediction: what `predict` writes about the row, by name of column.
+        epistemic: variance (for classes, nats) from lack of data.
+        aleatoric: variance (for classes, nats) from noise.
         outside: what of the row lies outside what was learned, in words; "" if nothing does.
         effects: of the columns, those first that add most to the uncertainty.
         nearest: training rows, the nearest first.
-        farther: share of training rows that lie nearer to their nearest than this one; None without rows.
-        label_to_ask: the most helpful label; None where there is none to learn from.
+        farther: share of training rows that lie nearer to their nearest row than this row does to its own;
+            None with fewer than 2 training rows.
+        label_to_ask: the most helpful label; None where the draws do not differ or are too few to tell.
         columns: names of the used columns.
-        compared_with: how many training rows all this was compared with.
+        compared_with: training rows among which the nearest and the most helpful were looked for.
     """
 
     row: int
@@ -114,13 +115,14 @@ class Explanation:
         return self.epistemic / whole if whole > 0 else math.nan
 
     def as_dict(self) -> dict[str, Any]:
-        """In what JSON can hold: NaN and infinite numbers are None."""
+        """As values that JSON can hold: NaN and infinite numbers are None."""
         found = _finite({**asdict(self), "epistemic_share": self.epistemic_share})
         assert isinstance(found, dict)
         return found
 
 
 def _finite(value: Any) -> Any:
+    """A value with all in it that is not finite replaced by None, and NumPy's types by Python's."""
     if isinstance(value, dict):
         return {name: _finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -208,14 +210,15 @@ def column_effects(
 
         s(x) - (1/M) sum_m s(x with the column's inputs of row m)
 
-    for s the mean (or the probability of a label), the epistemic and the aleatoric part. The draws are held.
+    for s the mean (or the probability of a label), the epistemic and the aleatoric part, all by the same
+    draws.
 
     Args:
         functions: of the model.
         x: (1, K) inputs of the row.
         stand_ins: (M, K) inputs of other rows.
-        columns: where the inputs of every column stand.
-        label: whose probability is meant; 0 for numbers.
+        columns: which of the K inputs are those of every column.
+        label: place of the label whose probability is meant; 0 for numbers.
 
     Returns: (columns, 3): mean, epistemic, aleatoric.
     """
@@ -229,12 +232,12 @@ def column_effects(
 
 
 def _three(parts: Parts, label: int) -> Array:
-    """(N, 3) of N rows."""
+    """(N, 3): mean, epistemic and aleatoric part of N rows."""
     return np.stack([parts.mean[:, label], parts.epistemic, parts.aleatoric], 1)
 
 
 def nearest_rows(z: Array, rows: Array) -> tuple[list[int], Array, float | None]:
-    """Places of rows by their distance, the distances, and how far out that is.
+    """Training rows by their distance from a row, and how far out the row lies.
 
     Args:
         z: (K,) standardised inputs of the row.
@@ -259,23 +262,23 @@ def helpful_label(
 ) -> tuple[int, float, float] | None:
     """The row whose label, asked for once more, would take most of the epistemic variance at x away.
 
-    With f the function, one observation y_m = f(x_m) + noise leaves, for jointly Gaussian values and as the
-    best linear estimate for others,
+    With f the function, one observation y_m = f(x_m) + noise leaves the variance (for jointly Gaussian
+    values; for others that of the best linear estimate)
 
         Var f(x) - Cov(f(x), f(x_m))^2 / Var y_m
 
-    The row is chosen by every other draw, and its share measured by the rest: the largest of many estimates
-    is too large.
+    The row is chosen by every other draw, and its share measured by the rest: measured by the same draws, the
+    largest of many estimates would be too large.
 
     Args:
         functions: of the model.
         x: (1, K) inputs of the row.
         rows: (M, K) inputs of rows that could be labelled.
-        label: whose probability is meant; 0 for numbers.
-        classes: whether labels are given, whose variance is p (1 - p).
+        label: place of the label whose probability is meant; 0 for numbers.
+        classes: whether the model predicts labels: Var y_m is then p (1 - p).
 
     Returns: the place of the row, the share of the variance that its label takes away, and the share that a
-        label of x itself would; None where there is no variance, or too few draws to measure it.
+        label of x itself would; None where there is no variance, or fewer than 8 draws to measure it.
     """
     both = np.concatenate([x, rows])
     values = functions.values(both)[:, :, label]

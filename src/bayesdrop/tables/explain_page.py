@@ -15,7 +15,7 @@ _MOST_EFFECTS = 12
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:
-    """What there is to know about a prediction, a sentence or a row each."""
+    """An explanation as lines of text: sentences, then two tables."""
     yield from _sentences(found)
     yield ""
     yield "What each cell adds, beside values of other rows in its place:"
@@ -26,7 +26,7 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
 
 
 def explanation_page(found: Explanation, title: str) -> str:
-    """The HTML page.
+    """An explanation as an HTML page.
 
     Args:
         found: the explanation.
@@ -38,8 +38,8 @@ def explanation_page(found: Explanation, title: str) -> str:
         "<h2>What each cell adds</h2>",
         note(
             f"Each number is the prediction's own, less the average of what it would be with values of "
-            f"{_rows(found, 100)} of training data in the cell's place. The draws are held, so that nothing "
-            "else changes. Above 0, this cell adds to it."
+            f"{_rows(found, 100)} of training data in the cell's place. The draws stay the same, so that "
+            "nothing else changes. Above 0, this cell adds to it."
         ),
         table(_effect_head(found), _effect_rows(found), numbers=(2, 3, 4)),
         "<h2>The nearest training rows</h2>",
@@ -129,7 +129,7 @@ def _effect_head(found: Explanation) -> tuple[str, ...]:
 
 
 def _effect_rows(found: Explanation) -> list[tuple[str, ...]]:
-    """Effects on the mean in its own unit, on the parts as shares of the whole uncertainty."""
+    """Effects on the mean in its own unit; on lack of data and noise, as shares of the whole uncertainty."""
     whole = found.epistemic + found.aleatoric
     rows = []
     for one in found.effects[:_MOST_EFFECTS]:
@@ -156,6 +156,7 @@ def _neighbour_rows(found: Explanation) -> list[tuple[str, ...]]:
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """The rows of a table as lines, in columns."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     for row in rows:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,4 +1,4 @@
-"""Findings: a model, rows whose targets are known, and all that is measured on them, each thing once."""
+"""Findings: a model, rows whose targets are known, and all that is measured on them, each computed once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bayesdrop.tables.written import percent, written
 
 __all__ = ["MEASURES", "Findings"]
 
-#: what measures are called, and how to read them
+#: by the name of a measure: what it is called for a person, and how to read it
 MEASURES = {
     "rows": ("Rows", ""),
     "rmse": ("RMSE", "in the target's units"),
@@ -38,7 +38,7 @@ MEASURES = {
     "calibration_error": ("Calibration error", "0 is calibrated"),
     "misclassification_auroc": ("AUROC of the entropy for wrong labels", "0.5 says nothing, 1 finds all"),
 }
-#: draws that what a model uses is measured with
+#: draws that importances and dependences are measured with, at most
 DRAWS = 64
 
 
@@ -47,17 +47,17 @@ class Findings:
     """A model, rows whose targets are known, and how they compare.
 
     Attributes:
-        model: the one that was tried on the rows.
-        judged: the rows.
+        model: the one that predicted the rows.
+        judged: N rows, with what was predicted and what was true.
         frame: the same rows, as they were read.
         level: coverage that was asked of the intervals.
         deferral: which rows go to a person.
         outcome: what that does to the error.
         title: of the page.
         about_rows: what the rows are, a sentence or two.
-        training: rows that the model was fitted to, for baselines; None where there are none.
-        numbers: (N,) where the rows stand in the model's table; None if they are of another.
-        groups: (N,) the group of each row, where they were held out in groups.
+        training: rows that the model was fitted to, for baselines; None if there are none.
+        numbers: (N,) numbers of the rows in the model's table; None if they are of another.
+        groups: (N,) the group of each row, if they were held out in groups.
     """
 
     model: TableModel
@@ -84,7 +84,7 @@ class Findings:
 
     @cached_property
     def baselines(self) -> list[Baseline]:
-        """What simpler models make of the rows; none where there are no rows to fit them to."""
+        """Simpler models, scored on the rows; none if there are no rows to fit them to."""
         if self.training is None or not np.isfinite(self.training.y).any():
             return []
         return fit_baselines(
@@ -99,19 +99,19 @@ class Findings:
 
     @cached_property
     def compared(self) -> Comparison | None:
-        """The model beside the best baseline; None without any."""
+        """The model beside the best baseline; None without baselines."""
         judged = self.judged
         loss = np.minimum(-judged.log_prob, -np.log(1e-15)) if judged.classes else judged.loss
         return compare(self.baselines, loss, self.measures) if self.baselines else None
 
     @cached_property
     def functions(self) -> Functions:
-        """Draws of the model, held while columns are changed."""
+        """Draws of the model, the same while columns are changed."""
         return Functions.of(self.model.estimator, DRAWS)
 
     @cached_property
     def affordable(self) -> int:
-        """Predictions of rows that one part of a report may make."""
+        """How many rows one section of a report may predict."""
         return affordable_rows(self.model.estimator, self.functions.num_draws)
 
     @cached_property
@@ -127,7 +127,7 @@ class Findings:
         """Name, value and hint of every measure, of the best baseline and of deferral, for a person."""
         found = self.measures
         for name in MEASURES:
-            # Of classes the log-loss says the same, less the sign.
+            # The log-likelihood of classes is minus the log-loss.
             if name in found and not (name == "log_likelihood" and "log_loss" in found):
                 yield self.measure_row(name)
         if self.compared is not None:
@@ -155,7 +155,7 @@ class Findings:
         return title, shown, f"{100 * self.level:g} % was asked for" if name == "coverage" else hint
 
     def as_dict(self) -> dict[str, Any]:
-        """In what JSON can hold."""
+        """As values that JSON can hold."""
         baselines = {one.name: one.measures for one in self.baselines}
         return {
             **self.measures,

@@ -1,4 +1,4 @@
-"""fit_table(): from a frame and the name of its target to a model that was tried on held-out rows."""
+"""fit_table(): from a frame and the name of its target to a model that was measured on held-out rows."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from bayesdrop.tables.written import counted
 
 __all__ = ["FitOptions", "FittedTable", "fit_table", "split_rows", "targets_of"]
 
+#: rows that a table must have
 _LEAST_ROWS = 10
-#: of rows that are kept from a fit whose networks see all others
+#: the share of rows that is kept from the fit, where networks see all rows of the fit
 _USUAL_SHARE = 0.15
 #: rows, and numbers, that baselines learn from at most
 _BASELINE_ROWS, _BASELINE_CELLS = 20_000, 1_000_000
@@ -41,19 +42,19 @@ class FitOptions:
         target: name of the column to predict.
         task: "auto", "regression" or "classification".
         held_out: share of rows that are kept from the fit, for measures, intervals and thresholds. If None,
-            all rows are fitted, and those networks tell about a row that have not seen it; 0.15 with options
-            whose networks see all rows, and with `refit`.
+            all rows are fitted, and each is measured by the networks that have not seen it; with options
+            whose networks see all rows, and with `refit`, None means 0.15.
         level: coverage of the intervals.
         rule: which rows go to a person.
         refit: fit once more to all rows when everything is measured.
-        categorical: columns whose numbers are names.
+        categorical: columns whose numbers are categories.
         ignore: columns to leave out.
         missing: texts that mean "missing".
         keep_rows: rows of the fit, at random, that the model's folder keeps for explanations; 0 for none.
         seed: of everything random.
         estimator: options of `DropoutRegressor` or `DropoutClassifier`.
-        keep: columns to use, even if they look like names of rows.
-        numbers: how numbers are written, by column, as {"price": "1.234,5"}; of all others under "".
+        keep: columns to use, even if they look like identifiers of rows.
+        numbers: how numbers are written, by column, as {"price": "1.234,5"}; "" stands for all others.
         dates: how dates are written, likewise, as {"": "31/03/2024"}.
         schema: what a file says of the columns; `read_schema` reads one.
         groups: a column whose rows of one value belong together, as those of a patient or a shop: they are
@@ -105,16 +106,16 @@ class FitOptions:
 
 @dataclass(frozen=True, eq=False)
 class FittedTable:
-    """A model, and the rows that it was tried on.
+    """A model, and the rows that it was measured on.
 
     Attributes:
         model: what is written to the folder.
-        judged: the rows that were held out.
+        judged: the N rows that were held out, with what was predicted and what was true.
         frame: the same rows, as they were read.
-        rows: rows that were fitted, for baselines.
-        first: the model that was tried, where `model` was then fitted to all rows.
-        numbers: where the rows that it was tried on stand in the table.
-        groups: the groups of these rows, if there are any.
+        rows: some of the rows that were fitted, for baselines.
+        first: the model that was measured, if `model` was then fitted to all rows; else None.
+        numbers: (N,) numbers of the held-out rows in the table, counted from 1.
+        groups: (N,) their groups, if there are any.
     """
 
     model: TableModel
@@ -135,16 +136,16 @@ def fit_table(
     progress: bool = False,
     hold: Flags | None = None,
 ) -> FittedTable:
-    """Fit a table: learn columns and networks, try them on rows they have not seen, find thresholds.
+    """Fit a table: learn columns and networks, measure them on rows they have not seen, find thresholds.
 
     Args:
         frame: a pandas frame.
         options: how.
-        say: is told every choice, a line each.
-        show: is given the schema before training; if None, `say` is told a line a column.
+        say: called with every choice that is made, a line each.
+        show: called with the schema before training; if None, `say` gets a line for each column.
         progress: show bars.
-        hold: (N,) which rows the fit does not see; a random share of them if None. A row whose class no
-            other row has is fitted all the same.
+        hold: (N,) which rows are kept from the fit; chosen by `options.held_out` if None. A row whose class
+            no other row has is fitted all the same.
     """
     rows = len(frame)
     hold = _checked_hold(hold, frame, options)
@@ -163,7 +164,7 @@ def fit_table(
         for line in schema.lines():
             say(f"  {line}")
     prepare = Preparer(schema)
-    # Both before training: a cell that cannot be read is found in seconds.
+    # Both before training, so that a cell that cannot be read is found in seconds.
     inputs, tried = prepare(frame, rows=fitted), prepare(frame, rows=held)
     held_frame, with_target = frame.iloc[held], len(frame)
     numbers = row_numbers(frame)
@@ -219,7 +220,7 @@ def fit_table(
 
 
 def _checked_hold(hold: Flags | None, frame: Any, options: FitOptions) -> Flags | None:
-    """Which of the rows with a target the fit does not see."""
+    """Which of the rows with a target are kept from the fit."""
     if hold is None:
         return None
     if hold.shape != (len(frame),):
@@ -236,7 +237,7 @@ def _held_share(options: FitOptions, task: Task, rows: int) -> float | None:
 
 
 def _groups_of(frame: Any, options: FitOptions) -> NDArray[np.int64] | None:
-    """(N,) numbers of the rows' groups."""
+    """(N,) the group of every row: 0, 1, ...; None without groups."""
     if options.groups is None:
         return None
     check_known([options.groups], list(frame.columns))
@@ -254,6 +255,7 @@ def _groups_of(frame: Any, options: FitOptions) -> NDArray[np.int64] | None:
 
 
 def _training_rows(x: Array, y: NDArray[Any], numbers: NDArray[Any], options: FitOptions) -> TrainingRows:
+    """Some of the rows of a fit: enough for baselines, and for the model's folder."""
     most = min(_BASELINE_ROWS, max(1000, _BASELINE_CELLS // x.shape[1]))
     return TrainingRows.drawn(x, y, numbers, most=max(most, options.keep_rows), seed=options.seed)
 
@@ -272,7 +274,7 @@ def targets_of(frame: Any, schema: Schema, owner: str) -> tuple[Any, NDArray[Any
     y, bad = _read_target(kept[schema.target], schema, schema.missing_marks)
     if bad:
         how = f" written as {schema.target_format}" if schema.target_format else ""
-        hint = "Another way to write them: --numbers."
+        hint = "If they are written in another way: --numbers."
         raise ValueError(f"{owner}: the target {schema.target!r} must be numbers{how}. {hint}")
     return kept, _places(y, schema, owner)
 
@@ -290,7 +292,8 @@ def _with_target(
         what = f"{len(kept)} of {len(frame)}" if lacking.any() else f"{len(frame)}"
         raise ValueError(f"the table must have at least {_LEAST_ROWS} rows with a target; got {what}.")
     if lacking.any():
-        say(f"{int(lacking.sum()):,} rows have no target and are left out.")
+        are = "has no target and is" if lacking.sum() == 1 else "have no target and are"
+        say(f"{counted(int(lacking.sum()), 'row')} {are} left out.")
     series = kept[options.target]
     said = {} if options.schema is None else options.schema.said
     asked = said.get("task", "auto") if options.task == "auto" else options.task
@@ -302,7 +305,7 @@ def _with_target(
     written = f", written as {way}" if way else ""
     say(
         f"Target {options.target}: {task}, {why}{written}."
-        + ("" if why == "as asked for" else " Else: --task.")
+        + ("" if why == "as asked for" else " If that is wrong: --task.")
     )
     schema = Schema(options.target, task, (), (), number_labels, marks, why, way)
     y, _ = _read_target(series, schema, marks)
@@ -334,7 +337,7 @@ def _wishes(frame: Any, options: FitOptions) -> dict[str, Any]:
 
 
 def _read_target(series: Any, schema: Schema, marks: Collection[str]) -> tuple[NDArray[Any], bool]:
-    """Numbers, or labels as texts; and whether a cell is none of them."""
+    """(N,) numbers, or labels as texts; and whether a cell is not a number where it should be."""
     if schema.task == "classification":
         return as_labels(series, marks, numbers=schema.number_labels), False
     values, bad = as_numbers(series, marks, schema.target_format or PLAIN)
@@ -344,6 +347,7 @@ def _read_target(series: Any, schema: Schema, marks: Collection[str]) -> tuple[N
 def _learned(
     frame: Any, options: FitOptions, schema: Schema, rows: NDArray[np.int64] | None = None
 ) -> Schema:
+    """The schema with its columns, learned from the rows of these places; from all if None."""
     asked: dict[str, Any] = {"categorical": (), "ignore": (), "marks": options.marks}
     columns = infer_columns(frame, options.target, rows=rows, wishes=_wishes(frame, options), **asked)
     return replace(schema, columns=columns)
@@ -384,7 +388,7 @@ def _learnable(
     task: Task,
     groups: NDArray[np.int64] | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows in their order; a class that is held out alone is fitted."""
+    """Places of rows to fit and to hold out, sorted; classes that only held-out rows have are fitted."""
     if not len(held):
         return np.sort(fitted), held
     if task == "classification":
@@ -418,19 +422,19 @@ def _fitted(
 ) -> Any:
     estimator = _estimator(schema.task, options, progress=progress)
     with warnings.catch_warnings():
-        # That there are many classes was told, and decided on, before.
+        # `check_target` has decided already how many classes are too many.
         warnings.filterwarnings("ignore", message="The number of unique classes")
         return estimator.fit(x, _places(y, schema), groups=groups)
 
 
 def _places(y: NDArray[Any], schema: Schema, owner: str = "the table") -> NDArray[Any]:
-    """Numbers, or places of the labels, which the classifier keeps in their order."""
+    """(N,) numbers as they are, or places of labels among the schema's classes."""
     if schema.task == "regression":
         return y
     places = {label: place for place, label in enumerate(schema.classes)}
     truths = {is_truth(label): label for label in schema.classes}
     if truths.keys() == {True, False} and len(schema.classes) == 2:
-        # "yes" of one file is "True" of another.
+        # What is "yes" in one file may be "True" in another.
         y = np.array([truths.get(is_truth(str(label)), label) for label in y.tolist()], dtype=object)
     unknown = sorted({str(label) for label in y.tolist()} - set(places))
     if unknown:

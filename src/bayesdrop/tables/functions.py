@@ -1,7 +1,7 @@
-"""Functions: what the draws of a model say about rows, the same draws however the rows are changed.
+"""Functions: the draws of a model, to be asked about rows again and again.
 
-A draw is a function. When a column is changed and the draws are held, all that changes is the column's doing:
-no noise of sampling comes in between.
+A draw is a function. When a column is changed and the draws stay the same, every difference is due to the
+column, and none to sampling.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["Functions", "Parts", "affordable_rows", "inputs_in_use", "inputs_of"
 
 #: numbers of draws that are held at a time
 _NUMBERS = 2**22
-#: multiplications that one part of a report may cost, a second or two, and rows that it has in any case
+#: multiplications that a section of a report may cost, a second or two; rows that it has at least and at most
 _WORK, _LEAST_ROWS, _MOST_ROWS = 4e10, 500, 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What is expected of N rows, and the two parts of the uncertainty.
+    """The mean prediction of N rows, and the two parts of its uncertainty.
 
     Attributes:
-        mean: (N, 1) numbers, or (N, K) probabilities of classes.
+        mean: (N, 1) numbers, or (N, classes) probabilities.
         epistemic: (N,) variance of the draws' means, or mutual information in nats: lack of data.
         aleatoric: (N,) mean of the draws' variances, or expected entropy in nats: noise.
     """
@@ -45,11 +45,11 @@ class Parts:
 
 
 class Functions:
-    """T functions of a model, held.
+    """T functions of a model, the same in every call.
 
     Args:
-        predict: from (N, K) inputs to their `Prediction`, by the same draws at every call.
-        outputs: numbers that a draw has for a row.
+        predict: from (N, K) inputs to their `Prediction`, by the same T draws in every call.
+        outputs: how many numbers a draw has for a row.
         num_draws: T.
     """
 
@@ -60,11 +60,11 @@ class Functions:
 
     @staticmethod
     def of(estimator: Any, num_draws: int | None = None) -> Functions:
-        """Those of a fitted estimator, which its predictions use too if all are asked for.
+        """Functions of a fitted estimator; those of its predictions, if `num_draws` is None.
 
         Args:
             estimator: a fitted DropoutRegressor or DropoutClassifier.
-            num_draws: T, at most the estimator's own; all of these if None.
+            num_draws: T, at most the estimator's own number of draws, which None stands for.
         """
         mixture = estimator.mixture_
         count = mixture.num_draws if num_draws is None else min(num_draws, mixture.num_draws)
@@ -72,12 +72,12 @@ class Functions:
         return Functions(lambda x: mixture.predict(x, count), outputs=outputs, num_draws=count)
 
     def parts(self, x: Array) -> Parts:
-        """Of (N, K) inputs, N at least 1."""
+        """Mean and uncertainty of (N, K) inputs, N at least 1."""
         made = [_parts(self._predict(chunk)) for chunk in self._chunks(x)]
         return Parts(*(np.concatenate([getattr(one, name) for one in made]) for name in _NAMES))
 
     def values(self, x: Array) -> Array:
-        """(T, N, 1) means of numbers or (T, N, K) probabilities of classes, of every draw."""
+        """(T, N, 1) means of numbers, or (T, N, classes) probabilities, of every draw."""
         return np.concatenate([_values(self._predict(chunk)) for chunk in self._chunks(x)], 1)
 
     def _chunks(self, x: Array) -> Iterator[Array]:
@@ -111,7 +111,7 @@ def _values(prediction: Prediction) -> Array:
 
 
 def inputs_of(schema: Schema) -> list[tuple[Column, slice]]:
-    """Every used column and where its inputs stand."""
+    """Every column that the model uses, and which of the K inputs are the column's."""
     made, start = [], 0
     for column in schema.used:
         made.append((column, slice(start, start + column.width)))
@@ -120,13 +120,13 @@ def inputs_of(schema: Schema) -> list[tuple[Column, slice]]:
 
 
 def standardised(estimator: Any, rows: Array) -> Callable[[Array], Array]:
-    """From (N, K) inputs to columns of mean 0 and variance 1, (N, K), as a model's networks get theirs.
+    """A function from (N, K) inputs to (N, K) of mean 0 and variance 1, as a model's networks get them.
 
-    Cells far beyond those of the fit lie at their bound.
+    Values far outside those of the fit are put at the bound.
 
     Args:
         estimator: fitted.
-        rows: (M, K) inputs of rows that it was fitted to, whose mean and variance are meant; M at least 1.
+        rows: (M, K) inputs of rows of the fit, by whose mean and variance inputs are standardised.
     """
     encoder = Encoder.of(rows, seen=estimator.mixture_.seen)
 
@@ -138,7 +138,7 @@ def standardised(estimator: Any, rows: Array) -> Callable[[Array], Array]:
 
 
 def inputs_in_use(estimator: Any) -> NDArray[np.int64]:
-    """Places of the inputs that some network is told of, themselves or by a guess made from all of them."""
+    """Places of the inputs that some network uses, directly or by a guess, which is made from all of them."""
     encoders: Sequence[Encoder] = list(estimator.mixture_.encoders.values())
     everything = np.arange(len(estimator.mixture_.seen.low))
     told = [everything if one.chosen is None or one.guess is not None else one.chosen for one in encoders]

@@ -1,4 +1,4 @@
-"""How a table writes numbers and dates where its columns leave no doubt, for those that leave one."""
+"""How a table writes numbers and dates: columns that leave no doubt decide for those that leave one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DAY_FIRST, _MONTH_FIRST = ("31/03/2024", "31-03-2024"), ("03/31/2024", "03-31-2
 
 
 class Habits:
-    """How a table writes numbers and dates where its columns leave no doubt; found when first asked for.
+    """How those columns of a table write numbers and dates that leave no doubt; found when first asked for.
 
     Args:
         frame: a pandas frame.
@@ -28,7 +28,7 @@ class Habits:
 
     @cached_property
     def decimal(self) -> str | None:
-        """The decimal mark that columns have whose numbers can be read in one way only."""
+        """The decimal mark of columns whose numbers can be read in one way only; None if they differ."""
         found: set[str | None] = set()
         for series in self._texts():
             texts, bad = present_texts(series, self._marks), as_numbers(series, self._marks)[1]
@@ -37,7 +37,7 @@ class Habits:
 
     @cached_property
     def day_first(self) -> bool | None:
-        """Whether the day or the month comes first, where columns leave no doubt."""
+        """Whether days come before months in columns that leave no doubt; None if there are none or both."""
         found: set[bool | None] = set()
         for series in self._texts():
             ways = {way for group in date_ways(present_texts(series, self._marks)) for way in group}
@@ -51,15 +51,16 @@ class Habits:
         return (series for series in columns if is_text(series) and type_of(series) == "other")
 
     def fits_number(self, way: str) -> bool:
-        """Whether numbers that are written so have the table's decimal mark."""
+        """Whether numbers written in this way have the table's decimal mark."""
         return NUMBERS[way][1] == self.decimal
 
     def fits_date(self, way: str) -> bool:
-        """Whether dates that are written so have the table's order."""
+        """Whether dates written in this way have the table's order of day and month."""
         return way in (_DAY_FIRST if self.day_first else _MONTH_FIRST)
 
 
 def _only(found: set[Known | None]) -> Known | None:
+    """The one value besides None; None if there are several, or none."""
     known = found - {None}
     return known.pop() if len(known) == 1 else None
 
@@ -67,9 +68,9 @@ def _only(found: set[Known | None]) -> Known | None:
 def number_way(
     series: Any, bad: Flags, marks: Collection[str], habits: Habits | None, owner: str = "column"
 ) -> tuple[str | None, str]:
-    """How the numbers of a column are written, None where it does not hold numbers; and what was assumed.
+    """How a column's numbers are written, None if it does not hold numbers; and what was assumed, in words.
 
-    Raises where 1,234 may be 1234 or 1.234 and no other column tells which.
+    Raises if 1,234 may be 1234 or 1.234 and no other column tells which.
 
     Args:
         series: cells that are not missing.
@@ -81,7 +82,7 @@ def number_way(
     if not is_text(series):
         return (None if bad.any() else PLAIN), ""
     plain = not bad.any()
-    # Of plain numbers the first with a point tells, most often.
+    # Read one after another: the first plain number with a point mostly tells.
     cells = (str(cell).strip() for cell in series.to_numpy(dtype=object))
     groups = number_ways(cells if plain else present_texts(series, marks), plain=plain)
     ambiguous = len(groups) > 1
@@ -95,13 +96,13 @@ def number_way(
         ways = f"--numbers '{name}=1,234.5' or --numbers '{name}=1234,5'"
         raise ValueError(
             f"{owner} {name!r}: {text!r} in row {row:,} may be {both}, and no other column tells which. "
-            f"Say it: {ways}."
+            f"Say which: {ways}."
         )
     if not assumed or way in (None, PLAIN):
         return way, ""
     marked = next(text for text in texts if "." in text or "," in text)
     decimal = _MARKS[NUMBERS[str(way)][1]]
-    said = f"{marked!r} is read with a decimal {decimal}, as other columns are; else: --numbers"
+    said = f"{marked!r} is read with a decimal {decimal}, as other columns are; if that is wrong: --numbers"
     return way, said
 
 

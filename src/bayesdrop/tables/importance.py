@@ -1,4 +1,4 @@
-"""Importance: how much worse a model predicts rows when a column is shuffled among them."""
+"""Permutation importance: how much worse a model predicts rows when a column is shuffled among them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bayesdrop.tables.functions import Functions
 
 __all__ = ["Importance", "importances", "row_losses"]
 
-#: shuffles of a column, and rows that are shuffled at most
+#: shuffles of a column, and rows that are shuffled, at most
 _REPEATS, _MOST_ROWS = 5, 400
-#: columns that are shuffled so often; of more, those first that one shuffle of a few rows says most of
+#: columns that are measured; if there are more, one shuffle of a few rows chooses them
 _MOST_COLUMNS, _FEW_ROWS = 40, 20
 
 
@@ -27,8 +27,8 @@ class Importance:
 
     Attributes:
         place: of the column among those given.
-        value: share of the target's variance that is lost (fall of R squared), or nats of log-loss a row.
-        error: its standard error, by the differences of the rows.
+        value: by how much R squared falls, or for classes, the log-loss rises, in nats a row.
+        error: its standard error over rows.
     """
 
     place: int
@@ -37,10 +37,10 @@ class Importance:
 
 
 def row_losses(mean: Array, y: NDArray[Any]) -> Array:
-    """(N,) squared errors over the variance of the targets; minus the log-probability of labels.
+    """(N,) squared errors divided by the variance of the targets, or minus log-probabilities of labels.
 
     Args:
-        mean: (N, 1) numbers, or (N, K) probabilities.
+        mean: (N, 1) numbers, or (N, classes) probabilities.
         y: (N,) numbers, or places of labels.
     """
     if y.dtype.kind in "iu":
@@ -63,15 +63,17 @@ def importances(
 
         (1/N) sum_n [loss(y_n, x_n with the column of another row) - loss(y_n, x_n)]
 
-    averaged over shuffles. A column whose value another column repeats may be used much and cost little.
+    averaged over shuffles. A column that another one repeats may be used much and cost little.
 
     Args:
-        functions: of the model, held: the draws are the same for all shuffles.
+        functions: of the model: the draws are the same for all shuffles.
         x: (N, K) inputs, N at least 2; of more than 400 rows, 400 at random are taken.
         y: (N,) numbers, or places of labels.
-        columns: where the inputs of every column stand.
-        most_rows: predictions that may be made.
+        columns: which of the K inputs are those of every column.
+        most_rows: how many rows may be predicted in all.
         seed: of the shuffles.
+
+    Returns: one item a column; of more than 40 columns, the 40 that a first look found most important.
     """
     source = np.random.default_rng((seed, 2))
     if len(x) > _MOST_ROWS:
@@ -100,6 +102,7 @@ def _shuffled(
     repeats: int,
     source: np.random.Generator,
 ) -> list[Importance]:
+    """What shuffling each of some columns costs, in the order of `places`."""
     base = row_losses(functions.parts(x).mean, y)
     found = []
     for place in places:

@@ -1,4 +1,4 @@
-"""What becomes of one column, told from its cells."""
+"""What becomes of one column, inferred from its cells."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ from bayesdrop.tables.spelling import (
 __all__ = ["MEND", "Wish", "infer_column"]
 
 MEND = "Mend those cells, or name what stands for a missing one with --missing."
-_MEND_OR_NAME = MEND.replace(", or name", ", name").replace("--missing.", "--missing, or use --categorical.")
-#: texts of a column that have an input each, in short tables and in long ones; rows that are enough for one
+_MEND_OR_NAME = "Mend those cells, name what stands for a missing one with --missing, or use --categorical."
+#: categories that a column may have in short tables and in long ones; rows that are enough for one
 _USUAL_CATEGORIES, _MOST_CATEGORIES, _ENOUGH = 50, 300, 5
-#: rows from which whole numbers that are all different may be a running number, and what years are
+#: rows from which on distinct whole numbers may be a running number, unless all are between these years
 _LEAST_RUNNING, _YEARS = 20, (1800, 2200)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person wants of a column; what is not said is told from the cells.
+    """What a person asks of a column; the rest is inferred from the cells.
 
     Attributes:
         kind: what to make of it.
-        numbers: how its numbers are written.
-        dates: how its dates are written.
-        keep: use it even if it looks like names of rows.
-        fields: further fields of the `Column`, which replace what the cells tell.
+        numbers: how its numbers are written, one of `spelling.NUMBERS`; "" if not asked for.
+        dates: how its dates are written, one of `spelling.DATES`; "" if not asked for.
+        keep: use it even if it looks like identifiers of rows.
+        fields: further fields of the `Column`, which replace what is inferred.
     """
 
     kind: Kind | None = None
@@ -82,16 +82,16 @@ def infer_column(
     Args:
         series: a pandas column.
         marks: texts that mean "missing".
-        categorical: its values are names, even if they are numbers.
-        wish: what a person wants of it.
-        habits: how the table is written, where this column leaves it open.
-        whole: the column with the rows that are held out, which a running number is told from.
+        categorical: its values are categories, even if they are numbers.
+        wish: what a person asks of it.
+        habits: how other columns are written, if this one leaves it open.
+        whole: the column in all rows, held-out ones too, by which a running number is recognised.
     """
     wish = Wish() if wish is None else wish
     if categorical:
         wish = replace(wish, kind="category")
     column = _inferred(series, marks, wish, habits, series if whole is None else whole)
-    # A column that says nothing stays left out, whatever was wanted of it.
+    # A column that never changes stays left out, whatever was asked of it.
     return replace(column, **wish.fields) if wish.fields and wish.kind == column.kind else column
 
 
@@ -132,7 +132,7 @@ def _number(
     habits: Habits | None,
     whole: Any,
 ) -> Column | None:
-    """A column of numbers, or None; `read` are the cells that are not missing, as plain numbers."""
+    """A column of numbers, or None; `read` are the cells that are not missing, their values, and bad ones."""
     cells, values, bad = read
     name, way, said = str(series.name), wish.numbers or PLAIN, ""
     if not wish.numbers:
@@ -146,7 +146,7 @@ def _number(
         raise ValueError(f"column {name!r} must be numbers; got {first_bad(cells, bad)}. {MEND}")
     if not (wish.keep or wish.kind or missing.any()) and _is_running(values, whole, marks):
         low, high = f"{values.min():.0f}", f"{values.max():.0f}"
-        return Column(name, "left out", why=f"a running number, {low} to {high}: names of rows; else: --keep")
+        return Column(name, "left out", why=f"a running number, {low} to {high}; to use it: --keep")
     return _filled(name, "numeric", values, missing, series, marks, way, said)
 
 
@@ -163,8 +163,9 @@ def _text(
         known = habits is not None and len(groups) > 1 and habits.day_first is not None
         way, assumed = choose(groups, habits.fits_date if known and habits is not None else None)
         if way is not None:
-            said = f"{texts[0]!r} is read as {way}, as other columns are; else: --dates" if assumed else ""
-            return _date(name, cells, missing_cells(series, marks), marks, way, said=said)
+            said = f"{texts[0]!r} is read as {way}, as other columns are; if that is wrong: --dates"
+            missing = missing_cells(series, marks)
+            return _date(name, cells, missing, marks, way, said=said if assumed else "")
         if groups:
             ways = " or ".join(f"--dates '{name}={group[0]}'" for group in groups)
             why = f"{texts[0]!r} may be in {_two_months(texts[0], groups)}; say which: {ways}"
@@ -177,12 +178,13 @@ def _text(
 
 
 def _two_months(text: str, groups: Sequence[tuple[str, ...]]) -> str:
+    """The months that a date may be in: "April or March"."""
     moments = [parse_date(text, group[0]) for group in groups]
     return " or ".join(dict.fromkeys(calendar.month_name[moment.month] for moment in moments if moment))
 
 
 def _refuse_mixtures(name: str, cells: Any, texts: Sequence[str], bad: Flags, wish: Wish) -> None:
-    """Raise where most cells are numbers, or most are dates, and some are not."""
+    """Raise if most cells are numbers, or most are dates, but not all."""
     like = [ways for text in texts if (ways := number_like(text))]
     if 2 * len(like) > len(texts) or 2 * bad.sum() < len(texts):
         way = wish.numbers or PLAIN
@@ -218,6 +220,7 @@ def _is_running(values: Array, whole: Any, marks: Collection[str]) -> bool:
 
 
 def _is_distinct(values: Array) -> bool:
+    """Whether numbers are whole and all different."""
     whole = bool((values == np.round(values)).all()) and bool((np.abs(values) < 2**53).all())
     return whole and len(np.unique(values)) == len(values)
 
@@ -232,7 +235,7 @@ def _filled(
     way: str = "",
     said: str = "",
 ) -> Column:
-    """A number or a truth value; where some are missing, the median or the commoner value stands in."""
+    """A column of numbers or truth values; the median, or the commoner value, stands in for missing ones."""
     numeric = kind == "numeric"
     if present.min() == present.max() and not missing.any():
         one = as_labels(series[:1], marks, numbers=True)[0]
@@ -246,7 +249,7 @@ def _filled(
         and set(np.unique(present)) <= {0, 1}
     ):
         way = ZERO_ONE
-    # Of halves: the sum of the two middle ones may be beyond the largest double.
+    # Of halves, since the sum of the two middle numbers may be beyond the largest double.
     fill = 2 * float(np.median(0.5 * present)) if numeric else float(present.mean() > 0.5)
     why = f"{present.min():g} to {present.max():g}" if numeric else ""
     if missing.any():
@@ -269,7 +272,7 @@ def _date(
     said: str = "",
     asked: bool = False,
 ) -> Column:
-    """A date is its age, its year, its month, its weekday and its day of the year."""
+    """A column of dates, which become `DATE_INPUTS`."""
     days, bad = as_days(cells, marks, way)
     if bad.any():
         hint = "Say how they are written: --dates." if asked else MEND
@@ -291,7 +294,7 @@ def _date(
 
 
 def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifier: bool) -> Column:
-    """Common texts have a column each; rare ones share one, which unseen texts use too."""
+    """A column of categories: common texts have an input each; rare and unseen ones share one."""
     counts = Counter(label for label in labels if label is not None)
     present = sum(counts.values())
     lacking = len(labels) - present
@@ -299,13 +302,12 @@ def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifi
         label, why = next(iter(counts)), f"it is {next(iter(counts))!r} in every row"
         return Column(name, "left out", categories=(label,), why=why, numbers=numbers)
     if identifier and len(counts) > max(20, present // 2):
-        why = f"{len(counts):,} different texts in {present:,} rows: names of rows, not categories"
-        why += "; else: --keep"
+        why = f"{len(counts):,} different texts in {present:,} rows are no categories; to use them: --keep"
         return Column(name, "left out", why=why)
     least = min(_ENOUGH, max(2, present // 200))
     most = min(_MOST_CATEGORIES, max(_USUAL_CATEGORIES, present // 10))
     common = [label for label, count in counts.most_common(most) if count >= least]
-    # A reserved word in the data itself is the same as what it stands for.
+    # A text of the data that is one of our own words means what that word means.
     common = sorted(set(common) - {MISSING, OTHER})
     rest = [label for label, _ in counts.most_common() if label not in common]
     why = f"{len(common)} categories"

@@ -15,6 +15,7 @@ from bayesdrop.tables.infer import Wish, infer_column
 from bayesdrop.tables.schema import check_target, infer_task, target_way
 from bayesdrop.tables.spelling import DIGITS, PLAIN
 from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
+from bayesdrop.tables.written import counted
 
 __all__ = ["Inspected", "Inspection", "inspect_table"]
 
@@ -27,13 +28,13 @@ class Inspected:
 
     Attributes:
         name: in the header.
-        kind: "numeric", "boolean", "category", "date", "left out", "target", or "?" where it cannot be told.
+        kind: "numeric", "boolean", "category", "date", "left out", "target", or "?" if it cannot be read.
         how: how its cells are read: the type of a typed column, an example of how texts are written.
         missing: how many cells are missing.
         values: how many different values the others have.
         examples: the first of these.
         becomes: what would be made of it.
-        inputs: how many inputs of the networks that is.
+        inputs: how many inputs of the networks it would become.
         warnings: what to look at; errors that a fit would stop with are among them.
     """
 
@@ -55,7 +56,7 @@ class Inspection:
     Attributes:
         rows: of the table.
         columns: all of them, in their order.
-        schema: what `bayesdrop fit --schema` takes, to be edited.
+        schema: a schema to edit, which `bayesdrop fit --schema` takes.
     """
 
     rows: int
@@ -63,7 +64,7 @@ class Inspection:
     schema: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """In what JSON can hold."""
+        """As values that JSON can hold."""
         return asdict(self)
 
 
@@ -80,17 +81,17 @@ def inspect_table(
     dates: Mapping[str, str] | None = None,
     schema: EditedSchema | None = None,
 ) -> Inspection:
-    """How a table would be read. A column that cannot be read is told of, and stops nothing.
+    """How a table would be read. A column that cannot be read has a warning, and stops nothing.
 
     Args:
         frame: a pandas frame.
         target: name of the column to predict, if it is known.
         task: "auto", "regression" or "classification".
         missing: texts that mean "missing".
-        categorical: columns whose numbers are names.
+        categorical: columns whose numbers are categories.
         ignore: columns to leave out.
-        keep: columns to use, even if they look like names of rows.
-        numbers: how numbers are written, by column; of all others under "".
+        keep: columns to use, even if they look like identifiers of rows.
+        numbers: how numbers are written, by column; "" stands for all others.
         dates: how dates are written, likewise.
         schema: what a file says of the columns.
     """
@@ -121,6 +122,7 @@ def inspect_table(
 def _column(
     series: Any, marks: Collection[str], habits: Habits, wish: Wish
 ) -> tuple[Inspected, dict[str, Any]]:
+    """A column as it would be read, and its row in the schema."""
     name = str(series.name)
     facts = _facts(series, marks)
     try:
@@ -149,7 +151,7 @@ def _column(
     row: dict[str, Any] = {"name": name, "kind": column.kind}
     if column.format:
         row["format"] = column.format
-    # By which a column that never changed tells when it does.
+    # A column that never changed keeps its value, so that a model can tell when it does change.
     if column.kind == "left out" and column.categories:
         row |= {"categories": list(column.categories), "numbers": column.numbers}
     return found, row | {"why": column.why}
@@ -158,6 +160,7 @@ def _column(
 def _target(
     series: Any, marks: Collection[str], habits: Habits, task: str, way: str
 ) -> tuple[Inspected, dict[str, Any]]:
+    """The target as it would be read, and what the schema says of it."""
     name, facts = str(series.name), _facts(series, marks)
     present = series[~missing_cells(series, marks)]
     about: dict[str, Any] = {}
@@ -176,11 +179,12 @@ def _target(
         warnings.append(str(error))
     how = _how(series, Column(name, "numeric", format=way) if way else None)
     if facts["missing"]:
-        warnings.append(f"{facts['missing']:,} rows without a target would be left out")
+        warnings.append(f"{counted(facts['missing'], 'row')} without a target would be left out")
     return Inspected(name, "target", how, **facts, becomes=becomes, inputs=0, warnings=tuple(warnings)), about
 
 
 def _facts(series: Any, marks: Collection[str]) -> dict[str, Any]:
+    """`missing`, `values` and `examples` of a column."""
     labels = as_labels(series, marks)
     present = labels[np.array([label is not None for label in labels], dtype=bool)]
     distinct = list(dict.fromkeys(present.tolist()))
@@ -191,13 +195,14 @@ def _facts(series: Any, marks: Collection[str]) -> dict[str, Any]:
 
 
 def _are_digits(series: Any, marks: Collection[str]) -> bool:
-    """Whether all numbers are dates without marks, of years that people live in."""
+    """Whether all numbers may be dates such as 20240331, from 1900 to 2100."""
     days, bad = as_days(series, marks, DIGITS)
     years = 1970 + days[~np.isnan(days)] / 365.25
     return not bad.any() and len(years) > 0 and bool((years > 1900).all() and (years < 2100).all())
 
 
 def _how(series: Any, column: Column | None) -> str:
+    """How the cells of a column are read; None for a column that cannot be."""
     if type_of(series) != "other" or not is_text(series):
         return str(series.dtype).removesuffix("[pyarrow]")
     if column is None or column.kind in ("category", "left out"):

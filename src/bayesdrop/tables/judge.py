@@ -1,4 +1,4 @@
-"""What a model says about rows, how that compares with known targets, and where it is farthest off."""
+"""What a model says about rows, how that compares with known targets, and where it compares worst."""
 
 from __future__ import annotations
 
@@ -51,7 +51,11 @@ _LEAST_ROWS = 15
 
 
 def row_scores(prediction: Prediction) -> dict[str, Array]:
-    """Mean, std and the two variances of numbers; probabilities, entropy and information of classes."""
+    """What a prediction says about its rows, (N,) by name: scores that rows can be ranked by, and the mean.
+
+    Of numbers: "mean", "std", "epistemic" and "aleatoric". Of classes: "probs" (N, classes), "entropy",
+    "mutual_information" and "max_prob", which is 1 less the largest probability.
+    """
     if isinstance(prediction.likelihood, Categorical):
         probs = prediction.probs.double().numpy()
         return {
@@ -72,13 +76,13 @@ def scores_of(
     intervals: Intervals | None = None,
     **drawing: Any,
 ) -> dict[str, Array]:
-    """`row_scores` of all rows; with targets, their "log_prob", and the "rank" and "share" of numbers.
+    """`row_scores` of all rows; with targets also their "log_prob" and, of numbers, "rank" and "share".
 
     Args:
         estimator: a fitted DropoutRegressor or DropoutClassifier.
-        x: (N, K), N at least 1.
+        x: (N, K) inputs, N at least 1.
         y: (N,) numbers, or places of the labels; None with `blocks`.
-        intervals: gives "lower" and "upper" of numbers, if they are wanted.
+        intervals: makes "lower" and "upper" of numbers, if they are wanted.
         drawing: options of `estimator.predictions`: `num_draws`, `seed`, `blocks`.
     """
     parts: list[dict[str, Array]] = []
@@ -113,10 +117,10 @@ class Intervals:
 
     Attributes:
         level: coverage.
-        shares: (n,) of rows that were not fitted: the probability of the narrowest central interval that
-            holds the target; those of the estimator's own networks, out of fold, if None.
-        scaled: (n,) |y - mean| / std of such rows, in models of before: intervals are then mean plus and
-            minus a multiple of std.
+        shares: (n,) of held-out rows: the probability of the narrowest central interval that holds the
+            target; those of the estimator's own networks, out of fold, if None.
+        scaled: (n,) |y - mean| / std of held-out rows, in models of earlier versions: intervals are then mean
+            plus and minus a multiple of std.
     """
 
     level: float
@@ -124,12 +128,12 @@ class Intervals:
     scaled: Array | None = None
 
     def probability(self, estimator: Any) -> float:
-        """Of the central interval of a prediction that is taken, where intervals are not scaled."""
+        """The probability of the central interval that holds a share `level` of targets, without `scaled`."""
         shares = estimator.mixture_.shares if self.shares is None else self.shares[:, None]
         return self.level if shares is None else float(interval_levels(shares, self.level)[0])
 
     def __call__(self, estimator: Any, prediction: Prediction) -> tuple[Array, Array]:
-        """(N,) lower and upper ends. Where nothing can be guaranteed, the prediction's own interval."""
+        """(N,) lower and upper ends; of `prediction.interval(level)` if there are too few held-out rows."""
         if self.scaled is not None:
             away = conformal_threshold(self.scaled, self.level)
             if math.isinf(away):
@@ -144,14 +148,14 @@ class Intervals:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """N rows with what was said about them and what came true.
+    """N rows, with what was predicted and what was true.
 
     Attributes:
         target: (N,) numbers, or places of the labels.
         scores: by name, as `row_scores` gives them; "lower" and "upper" besides for numbers.
-        log_prob: (N,) of the targets.
-        rank: (N,) predictive distribution function at the target, for numbers.
-        shares: (N,) the probability of the narrowest central interval that holds the target, for numbers.
+        log_prob: (N,) log density, or log-probability, of the targets.
+        rank: (N,) F(y), the predictive distribution function at the target; None for labels.
+        shares: (N,) the probability of the narrowest central interval that holds the target; None for labels.
     """
 
     target: NDArray[Any]
@@ -175,7 +179,7 @@ class Judged:
         return squared
 
     def of_rows(self, rows: NDArray[np.int64]) -> Judged:
-        """Some rows, in the order of their places.
+        """Some of the rows, in the order of `rows`.
 
         Args:
             rows: places.
@@ -186,7 +190,7 @@ class Judged:
 
     @property
     def covered(self) -> Flags:
-        """(N,) whether the interval holds the target."""
+        """(N,) whether the interval holds the target; of numbers."""
         inside: Flags = (self.scores["lower"] <= self.target) & (self.target <= self.scores["upper"])
         return inside
 
@@ -200,7 +204,7 @@ class Judged:
 
     @property
     def calibration(self) -> CalibrationCurve:
-        """How often numbers fell below predictive quantiles."""
+        """How often targets fell below predictive quantiles; of numbers."""
         return CalibrationCurve.from_ranks(torch.from_numpy(np.asarray(self.rank)))
 
 
@@ -211,9 +215,9 @@ def judge(
 
     Args:
         estimator: a fitted DropoutRegressor or DropoutClassifier.
-        x: (N, K).
+        x: (N, K) inputs.
         y: (N,) numbers, or places of the labels.
-        intervals: how they are made; if None, by these rows, each half by the other half's.
+        intervals: how intervals are made; if None, by these rows: each half's by the other half.
         level: coverage of the intervals.
     """
     scores = scores_of(estimator, x, y, intervals=intervals)
@@ -231,7 +235,7 @@ def judge_out_of_fold(estimator: Any, y: NDArray[Any], *, level: float) -> tuple
         y: (N,) numbers of the fit, or places of the labels.
         level: coverage of the intervals; each half of the rows has those that the other half sets.
 
-    Returns: places of the rows among those of the fit, and what was said of them.
+    Returns: (n,) places of the rows among those of the fit, and what was predicted and true.
     """
     found = list(estimator.out_of_fold())
     rows = np.concatenate([places for places, _ in found])
@@ -245,7 +249,7 @@ def judge_out_of_fold(estimator: Any, y: NDArray[Any], *, level: float) -> tuple
 
 
 def _with_places(predictions: Iterable[Prediction]) -> Iterator[tuple[slice, Prediction]]:
-    """Predictions of rows one after another, and where the rows stand."""
+    """Predictions of consecutive rows, each with the places of its rows."""
     done = 0
     for prediction in predictions:
         yield slice(done, done + len(prediction)), prediction
@@ -253,7 +257,7 @@ def _with_places(predictions: Iterable[Prediction]) -> Iterator[tuple[slice, Pre
 
 
 def _judged(y: NDArray[Any], scores: dict[str, Array]) -> Judged:
-    """Rows by what `scores_of` says of them; the targets' own scores are taken out."""
+    """`Judged` of what `scores_of` says about rows; the scores of targets are taken out of `scores`."""
     log_prob = scores.pop("log_prob")
     return Judged(y, scores, log_prob, scores.pop("rank", None), scores.pop("share", None))
 
@@ -261,7 +265,7 @@ def _judged(y: NDArray[Any], scores: dict[str, Array]) -> Judged:
 def _by_halves(
     judged: Judged, estimator: Any, predictions: Iterable[tuple[slice, Prediction]], level: float
 ) -> None:
-    """Add "lower" and "upper": each half by the other half's rows. No row has a say in its own interval."""
+    """Add "lower" and "upper", each half's set by the other half: no row helps to set its own interval."""
     half = np.random.default_rng(1).permutation(len(judged.target)) % 2 == 0
     assert judged.shares is not None
     makers = [Intervals(level, judged.shares[~part]) for part in (half, ~half)]
@@ -274,7 +278,7 @@ def _by_halves(
 
 
 def plain_measures(judged: Judged) -> dict[str, float]:
-    """How good means or probabilities are, by name: what any model can be measured by.
+    """How good means or probabilities are, by name of measure: measures that any model has.
 
     Args:
         judged: rows; of the scores, "mean" or "probs" are enough.
@@ -295,7 +299,7 @@ def plain_measures(judged: Judged) -> dict[str, float]:
 
 
 def measures(judged: Judged, level: float) -> dict[str, float]:
-    """How good the predictions are, by name.
+    """How good the predictions are, by name of measure.
 
     Args:
         judged: rows.
@@ -317,17 +321,17 @@ def measures(judged: Judged, level: float) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
-# parts of a table, cut by one column
+# slices of a table, cut by one column
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Rows that have something in common, what was promised for them, and what came."""
+    """Rows with like values of one column, what was promised for them, and what was observed."""
 
     name: str
     rows: int
     promised: float  #: coverage of the intervals, or mean probability of the label given
-    came: float  #: share of targets inside, or of labels that were right
+    observed: float  #: share of targets inside, or of labels that were right
     z: float  #: their distance in standard errors, below 0 for too sure
 
 
@@ -341,20 +345,20 @@ def worst_slices(judged: Judged, frame: Any, schema: Schema, level: float) -> li
         level: coverage that was asked of the intervals.
     """
     given = judged.scores["probs"].max(1) if judged.classes else np.full(len(judged.target), level)
-    came = judged.loss == 0 if judged.classes else judged.covered
+    kept = judged.loss == 0 if judged.classes else judged.covered
     slices = []
     for name, rows in _cuts(frame, schema):
         count = int(rows.sum())
         if _LEAST_ROWS <= count < len(rows):
             error = math.sqrt(float(np.sum(given[rows] * (1 - given[rows])))) / count
-            promised, share = float(given[rows].mean()), float(came[rows].mean())
-            z = (share - promised) / max(error, 0.5 / count)
-            slices.append(Slice(name, count, promised, share, z))
+            promised, observed = float(given[rows].mean()), float(kept[rows].mean())
+            z = (observed - promised) / max(error, 0.5 / count)
+            slices.append(Slice(name, count, promised, observed, z))
     return sorted(slices, key=lambda part: -abs(part.z))
 
 
 def _cuts(frame: Any, schema: Schema) -> Iterator[tuple[str, Flags]]:
-    """Quarters of numbers, values of the rest, missing cells."""
+    """Names and rows, (N,), of slices: quarters of numbers, each value of other columns, missing cells."""
     marks = schema.missing_marks
     for column in schema.used:
         series = frame[column.name]
@@ -371,7 +375,7 @@ def _cuts(frame: Any, schema: Schema) -> Iterator[tuple[str, Flags]]:
             for value in distinct:
                 yield f"{column.name} = {column.shown(value)}", values == value
             continue
-        # Halves, since numbers may lie farther apart than the largest there is.
+        # Halves, since the largest double may be less than the distance of two numbers.
         edges = 2 * np.unique(np.quantile(0.5 * finite, [0, 0.25, 0.5, 0.75, 1]))
         for place, (low, high) in enumerate(itertools.pairwise(edges)):
             above = values >= low if place == 0 else values > low

@@ -37,28 +37,28 @@ __all__ = ["TableModel", "check_folder", "load_table_model", "save_table_model"]
 #: intervals were multiples of the standard deviation
 _FORMAT, _VERSION = "bayesdrop-table-model", 4
 _HELD, _ROWS = "bayesdrop-held-out", "bayesdrop-training-rows"
-#: what a prediction needs, and what a person reads
+#: files that a prediction needs, and files for a person
 _NEEDED = ("schema.json", "model.safetensors", "held-out.safetensors")
 _ABOUT, _REPORT = "table.json", "report.html"
-#: what a prediction can do without, so that whoever must not pass it on may delete it
+#: training rows, which predictions do not need: whoever must not pass them on may delete the file
 _KEPT = "training-rows.safetensors"
 FILES = (_ABOUT, *_NEEDED, _KEPT, _REPORT)
 
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """A fitted estimator with all it needs to read a table and to keep its promises.
+    """A fitted estimator with all it needs to read a table, make intervals and choose rows for a person.
 
     Attributes:
         schema: what the columns are.
         estimator: the DropoutRegressor or DropoutClassifier.
-        held_out: of rows that it, or those of its networks that spoke, was not fitted to: scores by name and
-            "loss". For numbers "shares" besides, unless the estimator has its own (see `Intervals`), or, in
-            folders of before, "scaled".
+        held_out: (n,) scores of held-out rows by name, and their "loss"; each row was predicted by networks
+            that were not fitted to it. For numbers also "shares", unless the estimator has its own (see
+            `Intervals`), or, in folders of earlier versions, "scaled".
         level: coverage of the intervals unless another is asked for.
         rule: which rows go to a person unless another is asked for.
         about: facts for a person: rows, options, measures.
-        rows: some of the rows that it was fitted to; None where they were not kept.
+        rows: some of the rows that it was fitted to; None if none were kept.
     """
 
     schema: Schema
@@ -71,12 +71,12 @@ class TableModel:
 
     @property
     def prepare(self) -> Preparer:
-        """From cells to inputs."""
+        """Makes inputs of cells."""
         return Preparer(self.schema)
 
     @property
     def root(self) -> bool:
-        """Whether it predicts numbers: errors are then roots of mean losses."""
+        """Whether it predicts numbers, whose error is the root of the mean loss; if not, labels."""
         return self.schema.task == "regression"
 
     def intervals(self, level: float | None = None) -> Intervals:
@@ -89,16 +89,16 @@ class TableModel:
         return Intervals(wanted, self.held_out.get("shares"), self.held_out.get("scaled"))
 
     def deferral(self, rule: Rule | None = None) -> Deferral:
-        """The threshold of a rule, its gaps filled, by the held-out rows; of the model's own rule if None."""
+        """A rule with its threshold, found by the held-out rows; the model's own rule if None."""
         asked = (self.rule if rule is None else rule).for_task(self.schema.task)
         return find_deferral(asked, self.held_out, self.held_out["loss"], root=self.root)
 
 
 def check_folder(path: str | os.PathLike[str], *, force: bool) -> Path:
-    """The path, if a model may be written there; asked before training.
+    """The path, if a model may be written there; else raise. To be called before training, too.
 
-    A folder is replaced only if it holds a model and nothing else, and only with `force`. A link stays one:
-    what it points to is replaced.
+    A folder is replaced only if it holds a model and nothing else, and only with `force`. A link stays a
+    link: the folder that it points to is replaced.
 
     Args:
         path: the folder.
@@ -124,7 +124,7 @@ def check_folder(path: str | os.PathLike[str], *, force: bool) -> Path:
 def save_table_model(
     model: TableModel, path: str | os.PathLike[str], *, report: str, force: bool = False
 ) -> None:
-    """Write the folder beside its place, then exchange the two: a whole model stands there at any moment.
+    """Write the folder under another name, then exchange the two: there is a whole model at any moment.
 
     Args:
         model: what to write.
@@ -157,7 +157,7 @@ def save_table_model(
 
 
 def load_table_model(path: str | os.PathLike[str]) -> TableModel:
-    """Read a folder; every file is checked against what was written."""
+    """Read a folder; every file but the report is checked against what was written."""
     path = Path(path)
     recover_folder(path)
     while True:
@@ -171,6 +171,7 @@ def load_table_model(path: str | os.PathLike[str]) -> TableModel:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and number of a folder, which another folder at the same path does not have."""
     try:
         found = path.stat()
     except OSError:
@@ -238,7 +239,7 @@ def _damaged(path: Path, what: str) -> ValueError:
 
 
 def _schema(state: dict[str, Any]) -> Schema:
-    """The schema of a file; every choice in it must be one that a fit makes."""
+    """The schema of a file; raises if it holds what no fit writes."""
     schema = Schema.from_dict(state)
     texts = [schema.target, schema.why_task, schema.target_format, *schema.classes, *schema.missing_marks]
     for column in schema.columns:
@@ -257,7 +258,7 @@ def _schema(state: dict[str, Any]) -> Schema:
 
 
 def _check(model: TableModel) -> None:
-    """The parts must be of one model."""
+    """Raise unless all files are of one model."""
     if not (_is_number(model.level) and 0 < model.level < 1 and isinstance(model.about, dict)):
         raise ValueError(f"{_ABOUT} holds no level between 0 and 1, or no facts")
     inputs = model.estimator.n_features_in_
@@ -282,7 +283,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _read(folder: Path, name: str) -> tuple[dict[str, Any], bool]:
-    """What a JSON file holds, and whether its checksum was there."""
+    """What a JSON file holds, and whether it has a checksum."""
     try:
         return from_json((folder / name).read_bytes())
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Rows of a sheet of an OpenDocument file, read as it streams by: a tree of it would be large and slow."""
+"""Rows of a sheet of an OpenDocument file, read element by element: a tree of it would be large and slow."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _CELLS = (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell")
 
 
 class NotASheet(Exception):
-    """A cell or a file that the format does not know."""
+    """A cell of a type that the format does not have."""
 
 
 class _Sheet:
-    """The rows of one sheet, filled as they come; what is repeated is repeated, within bounds.
+    """The rows of one sheet; cells and rows that the file says are repeated are written out, within bounds.
 
     Args:
         named: the file, for errors.
@@ -42,7 +42,7 @@ class _Sheet:
         self._empty, self._cells = 0, 0
 
     def add(self, element: Any) -> None:
-        """One `table-row` with all its cells."""
+        """Add a `table-row` with all its cells."""
         row: list[Any] = []
         gap = 0
         for cell in element:
@@ -87,14 +87,14 @@ class _Sheet:
             raise NotASheet(f"cell {place} is of the unknown type {kind!r}")
         text = cell.get(f"{_OFFICE}string-value")
         if text is None:
-            text = "\n".join("".join(_pieces(part)) for part in cell if part.tag == f"{_TEXT}p")
+            text = "\n".join("".join(_texts(part)) for part in cell if part.tag == f"{_TEXT}p")
         if not text and kind is None and cell.get(f"{_TABLE}formula"):
             refuse_uncomputed(self._named, place)
         return text or None
 
 
-def _pieces(element: Any) -> Iterator[str]:
-    """The text of a paragraph: runs of spaces, tabs and line breaks have elements of their own."""
+def _texts(element: Any) -> Iterator[str]:
+    """The text of a paragraph, in which runs of spaces, tabs and line breaks are elements of their own."""
     yield element.text or ""
     for part in element:
         if part.tag == f"{_TEXT}s":
@@ -104,7 +104,7 @@ def _pieces(element: Any) -> Iterator[str]:
         elif part.tag == f"{_TEXT}line-break":
             yield "\n"
         else:
-            yield from _pieces(part)
+            yield from _texts(part)
         yield part.tail or ""
 
 
@@ -129,7 +129,7 @@ def ods_rows(path: Path, named: Path, sheet: str | None) -> list[Sequence[Any]]:
 
 
 def _parts(archive: zipfile.ZipFile) -> Iterator[tuple[Any, str]]:
-    """The sheets as they begin, each followed by its rows as they end; rows are gone when the next comes."""
+    """Elements and their kind: each "sheet" as it begins, then its rows, each emptied before the next one."""
     trees = require("defusedxml.ElementTree", extra="sheets", owner="open_table")
     depth = 0
     with archive.open("content.xml") as file:

@@ -16,8 +16,9 @@ __all__ = ["PreparedNodes", "write_inputs"]
 
 #: texts of a missing cell, as they are usually written
 _EMPTY = ("", "na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "null", "none", "nil")
+#: what an infinite cell counts as
 _LARGEST = float(np.finfo(np.float64).max)
-#: where LabelEncoder puts texts: missing, never seen, rare without a place of its own
+#: codes of texts that are no category: missing, never seen, rare in a table without `OTHER`
 _MISSING, _NEW, _RARE = -1, -2, -3
 
 
@@ -27,9 +28,9 @@ class PreparedNodes:
 
     Attributes:
         given: inputs of the graph.
-        parts: names of columns (N, 1) or (N, categories), in order.
-        outside: names of truth values (N, 1).
-        kinds: of every input of the graph, what it is, for the file's description.
+        parts: names of values (N, 1) or (N, categories) that are the inputs of the networks, in order.
+        outside: names of truth values (N, 1): a row is outside if any of them is true.
+        kinds: what every input of the graph is, by its name, for the file's description.
     """
 
     given: list[Any] = field(default_factory=list)
@@ -39,7 +40,7 @@ class PreparedNodes:
 
 
 def write_inputs(w: Writer, schema: Schema) -> PreparedNodes:
-    """Write the way from the cells of a table to the inputs of its networks.
+    """Write nodes that make the inputs of the networks from the cells of a table.
 
     Args:
         w: the graph.
@@ -55,6 +56,7 @@ def write_inputs(w: Writer, schema: Schema) -> PreparedNodes:
 
 
 def _input(made: PreparedNodes, name: str, kind: int, what: str) -> str:
+    """Add an input to the graph; `kind` is ONNX's number of a type."""
     helper = require("onnx.helper", extra="onnx", owner="export")
     if not name or name in made.kinds:
         raise ValueError(f"export: column {name!r} has no name that an ONNX file could give its input.")
@@ -77,7 +79,7 @@ def _number(w: Writer, column: Column, made: PreparedNodes) -> None:
     filled = w.node("Max", w.node("Min", filled, _double(w, _LARGEST)), _double(w, -_LARGEST))
     made.parts += _date(w, filled, column.last) if column.kind == "date" else [filled]
     if column.kind == "boolean":
-        # A number that is neither true nor false is no row of this table.
+        # A number other than 0 and 1, which tables refuse, is outside here.
         true = w.node("Equal", filled, _double(w, 1.0))
         false = w.node("Equal", filled, _double(w, 0.0))
         made.outside.append(w.node("Not", w.node("Or", w.node("Or", true, false), missing)))
@@ -106,7 +108,7 @@ def _date(w: Writer, days: str, last: float) -> list[str]:
         return w.node("Add", one, two)
 
     whole = w.node("Floor", days)
-    # Years that begin on the first of March, in eras of 400 years, from the year 0 on.
+    # Years that begin in March, so that a leap day is their last, in eras of 400 years from the year 0 on.
     since = plus(whole, 719468)
     era = over(since, 146097)
     day = minus(since, times(era, 146097))
@@ -165,6 +167,6 @@ def _category(w: Writer, column: Column, schema: Schema, made: PreparedNodes) ->
 
 
 def _spellings(label: str, column: Column) -> tuple[str, ...]:
-    """The texts that mean a category: of whole numbers also with a point."""
+    """The texts that mean a category: "7" and "7.0" where categories are whole numbers."""
     whole = column.numbers and label.lstrip("-").isdigit()
     return (label, f"{label}.0") if whole else (label,)

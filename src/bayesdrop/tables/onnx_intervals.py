@@ -1,4 +1,4 @@
-"""Intervals of a table model as nodes of an ONNX graph: quantiles of a mixture of Gaussians, by halving."""
+"""Intervals of a table model as nodes of an ONNX graph: quantiles of a mixture of Gaussians, by bisection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HALVINGS = 32
 
 
 def check_target_kind(model: TableModel) -> None:
-    """Raise unless a file can say what the model says of its target."""
+    """Raise if an ONNX file cannot make the model's predictions: those of whole numbers."""
     likelihood = model.estimator.mixture_.likelihood
     if isinstance(likelihood, WarpedGaussian) and likelihood.warp.whole:
         raise ValueError(
@@ -63,7 +63,7 @@ def _double(w: Writer, value: float) -> str:
 
 
 def _components(w: Writer, mixture: Mixture, draws: str) -> tuple[str, str]:
-    """Mean and standard deviation of every draw, (T, N) each, in the units of the Gaussian."""
+    """Names of mean and standard deviation of every draw, (T, N); of g(y) where the target has a map g."""
 
     def part(place: int) -> str:
         return w.node("Gather", draws, w.constant(place, torch.int64), axis=2)
@@ -74,7 +74,7 @@ def _components(w: Writer, mixture: Mixture, draws: str) -> tuple[str, str]:
 
 
 def _quantile(w: Writer, mean: str, std: str, q: float) -> str:
-    """The v, (N,), with (1/T) sum_t P(N(mean_t, std_t) <= v) = q; it is between the components' quantiles."""
+    """The name of v, (N,), with (1/T) sum_t P(N(mean_t, std_t) <= v) = q; draws' own quantiles bound it."""
     score = float(torch.special.ndtri(torch.tensor(q, dtype=torch.float64)))
     ends = w.node("Add", mean, w.node("Mul", std, _double(w, score)))
     low = w.node("ReduceMin", ends, w.whole(0), keepdims=0)
@@ -84,7 +84,7 @@ def _quantile(w: Writer, mean: str, std: str, q: float) -> str:
     for _ in range(_HALVINGS):
         middle = w.node("Mul", w.node("Add", low, high), half)
         away = w.node("Div", w.node("Sub", middle, mean), unit)
-        # onnxruntime has the error function in single precision alone.
+        # onnxruntime has the error function in single precision only.
         share = w.node("Cast", w.node("Erf", w.node("Cast", away, to=1)), to=11)
         below = w.node("Less", w.node("ReduceMean", share, w.whole(0), keepdims=0), wanted)
         low, high = w.node("Where", below, middle, low), w.node("Where", below, high, middle)
@@ -92,7 +92,7 @@ def _quantile(w: Writer, mean: str, std: str, q: float) -> str:
 
 
 def _unwarped(w: Writer, value: str, warp: Warp | None) -> str:
-    """A quantile in the target's units, within its bounds."""
+    """A quantile in the target's units, within the map's bounds: the inverse of the map."""
     if warp is None:
         return value
     if warp.kind == "asinh":

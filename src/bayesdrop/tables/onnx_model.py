@@ -30,7 +30,7 @@ from bayesdrop.tables.score import predict_frame
 
 __all__ = ["ExportedTable", "export_table"]
 
-#: the largest difference from `bayesdrop predict`, relative to the largest number of a column
+#: the largest difference from `predict_frame` that is let pass, relative to the largest number of a column
 _TOLERANCE = 1e-5
 _OF_NUMBERS = ("mean", "std", "epistemic", "aleatoric")
 _OF_CLASSES = ("probs", "entropy", "mutual_information")
@@ -46,7 +46,7 @@ class ExportedTable:
         outputs: names of the outputs.
         num_bytes: size of the file.
         num_draws: functions in it.
-        largest_error: against `bayesdrop predict`, relative to the largest number of a column.
+        largest_error: difference from `predict_frame`, relative to the largest number of a column.
     """
 
     path: Path
@@ -66,7 +66,7 @@ def export_table(
     prefix: str = "",
     overwrite: bool = False,
 ) -> ExportedTable:
-    """Write a table model as one ONNX file that says what `predict_frame` says, to rounding.
+    """Write a table model as one ONNX file that predicts what `predict_frame` does, to rounding.
 
     Every column that the model uses is an input of shape (N, 1): numbers and truth values in double
     precision, NaN where they are missing; dates as days since 1970; categories as texts. The outputs are
@@ -74,7 +74,7 @@ def export_table(
     upper, or label, probs (N, K), entropy and mutual_information; and two truth values, "defer" and
     "outside", which is true for rows that are not like those of the fit.
 
-    The file is run on made-up rows before it is put in its place, missing and new cells among them, and
+    Before the file is put in its place, it is run on made-up rows, missing and new cells among them, and
     compared with `predict_frame`.
 
     Args:
@@ -103,6 +103,7 @@ def export_table(
 def _written(
     model: TableModel, level: float, deferral: Deferral, prefix: str
 ) -> tuple[Any, dict[str, str], tuple[str, ...]]:
+    """The ONNX model; what every input is, by its name; names of the outputs."""
     w, mixture = Writer(Weights(), None), model.estimator.mixture_
     w.weights.reserved = {column.name for column in model.schema.columns}
     made = write_inputs(w, model.schema)
@@ -136,7 +137,7 @@ def _written(
 
 
 def _vector(w: Writer, name: str, dtype: torch.dtype = torch.float64) -> Handle:
-    """(N,) of a value (N, 1) or (N,)."""
+    """A value (N, 1) or (N,) as (N,)."""
     return Handle((Size(1),), dtype, w.node("Reshape", name, w.whole(-1)))
 
 
@@ -147,7 +148,7 @@ def _double(w: Writer, value: float) -> str:
 def _numbers(
     w: Writer, found: dict[str, Handle], model: TableModel, level: float, draws: Handle
 ) -> dict[str, Handle]:
-    """Moments (N,), and the ends of intervals."""
+    """The outputs for numbers, (N,) each: moments, and ends of intervals."""
     ends = {name: _vector(w, value.name) for name, value in found.items()}
     made = write_interval(w, model, model.intervals(level), draws, ends)
     for name, end in zip(("lower", "upper"), made, strict=True):
@@ -156,7 +157,7 @@ def _numbers(
 
 
 def _classes(w: Writer, found: dict[str, Handle], model: TableModel) -> dict[str, Handle]:
-    """The most probable label, its probabilities, and how sure they are."""
+    """The outputs for classes: the most probable label, all probabilities, and scores of uncertainty."""
     raw = found["probs"].name
     total = w.node("ReduceSum", raw, w.whole(1), keepdims=1)
     probs = w.node("Div", raw, total)
@@ -224,7 +225,7 @@ def _checked(
     deferral: Deferral,
     prefix: str,
 ) -> float:
-    """Run the file on made-up rows, twice, and compare it with `predict_frame`."""
+    """Run the file on made-up rows, twice, and compare it with `predict_frame`; the largest difference."""
     try:
         run = onnx_runner(path, list(outputs))
     except Exception as error:
@@ -247,7 +248,7 @@ def _equal(one: Any, two: Any) -> bool:
 
 def _error(name: str, found: Any, truth: dict[str, Any], model: TableModel) -> float:
     if name == "outside":
-        return 0.0  # what it makes of "defer" is compared
+        return 0.0  # `predict_frame` has no such column; it has a part in "defer", which is compared
     if name == "probs":
         wanted = np.stack([truth[f"p_{label}"] for label in model.schema.classes], 1)
     else:
@@ -260,7 +261,7 @@ def _error(name: str, found: Any, truth: dict[str, Any], model: TableModel) -> f
     if not gap <= _TOLERANCE:
         raise RuntimeError(
             f"export: the file's {name!r} differs from bayesdrop predict by {gap:.1e}, relative to its "
-            "largest number; it is not left behind."
+            "largest number; the file is not kept."
         )
     return gap
 
@@ -297,6 +298,7 @@ def made_up_rows(model: TableModel, rows: int, seed: int = 0) -> tuple[Any, dict
 def _some_cells(
     column: Column, low: float, high: float, margin: float, rows: int, source: np.random.Generator
 ) -> Any:
+    """(rows,) cells of a column: a tenth of them missing, and a tenth new or far outside."""
     gone = source.random(rows) < 0.1
     odd = source.random(rows) < 0.1
     if column.kind == "category":

@@ -44,7 +44,7 @@ def write_mixture(w: Writer, mixture: Mixture, x: str) -> Handle:
         given = Handle((Size(1), width), torch.float32, inputs[component.encoder])
         seed = mixture.seed_of(place)
         with warnings.catch_warnings():
-            # A layer whose rate is 0 is no news to whoever fitted it so.
+            # Layers whose rate is 0 were asked for.
             warnings.simplefilter("ignore", PartlyRandom)
             program = recorded_program(as_module(network), torch.zeros(1, width), num_draws=count, seed=seed)
         noise = [packed(noise_of(leaf, count, seed)) for leaf in program.leaves]
@@ -69,7 +69,7 @@ def _double(w: Writer, values: Any) -> str:
 
 
 def _in_units(w: Writer, mixture: Mixture, draws: str, one_noise: bool) -> tuple[str, int]:
-    """Means, and log-variances beside them, in the target's units."""
+    """Name and number of the outputs in the target's units: means, and unless `one_noise`, log-variances."""
     assert mixture.target is not None
     mean, scale = mixture.target.mean, mixture.target.scale
     count = len(mean)
@@ -114,9 +114,9 @@ def write_encoder(w: Writer, encoder: Encoder, x: str) -> str:
 
 
 def _guessed(w: Writer, guess: Guess, x: str) -> list[str]:
-    """What boosted trees and a linear map say: (N, C) each.
+    """Names of what boosted trees and a linear map predict, (N, C) each.
 
-    A row walks down all trees at once, a step for every level: it is at one node of each tree.
+    A row walks down all trees at once, from one level to the next: it is at one node of each tree.
     """
     trees = guess.trees
     size, outputs = trees.roots.shape

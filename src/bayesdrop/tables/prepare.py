@@ -1,4 +1,4 @@
-"""Prepared rows: from cells to the numbers that an estimator takes, and why a row is outside what it learned.
+"""Prepared rows: from cells to the inputs that an estimator takes, and why a row is outside what it learned.
 
 Rows outside what was learned always go to a person: those with a category that no row of the fit had, that
 lack a cell that no row lacked, or whose numbers lie far outside those of the fit.
@@ -38,7 +38,7 @@ class Reasons:
         self._texts: dict[int, list[str]] = {}
 
     def add(self, which: Flags, text: Callable[[int], str]) -> None:
-        """A reason for the rows `which`, (N,); `text` says it of a row."""
+        """Add a reason for the rows `which`, (N,); `text` words it for a row."""
         for row in np.flatnonzero(which & (self._counts < _MOST_REASONS)).tolist():
             self._texts.setdefault(row, []).append(text(row))
         self._counts += which
@@ -59,13 +59,13 @@ class Reasons:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Rows that are ready, and what was met on the way.
+    """N rows as inputs, and what was strange about them.
 
     Attributes:
         x: (N, K) finite numbers.
-        reasons: why rows are outside what the model could learn from.
-        unseen: how many cells of each column had a category that no row of the fit had.
-        filled: how many cells were missing in columns that never lacked one.
+        reasons: why rows are outside what the model has learned.
+        unseen: by column, how many cells had a category that no row of the fit had.
+        filled: by column that lacked no cell in the fit, how many cells were missing.
     """
 
     x: Array
@@ -75,10 +75,10 @@ class Prepared:
 
 
 class Preparer:
-    """Makes inputs of cells by a schema, in which all that was learned stands.
+    """Makes inputs of cells by a schema, which holds all that was learned of the columns.
 
-    A number or a truth value is one input, a date five (`DATE_INPUTS`), and a further one, 1 where it is
-    missing, if it was missing in the fit; a category is one input of 0 or 1 for each of its texts.
+    A number or a truth value is one input, a date five (`DATE_INPUTS`); a column that lacked cells in the fit
+    has a further one, 1 where it lacks one. A category is an input of 0 or 1 for each of its texts.
 
     Args:
         schema: what the columns are.
@@ -95,7 +95,7 @@ class Preparer:
     def __call__(
         self, frame: Any, owner: str = "the table", *, rows: NDArray[np.int64] | None = None
     ) -> Prepared:
-        """Prepare rows; raises where a number or a truth value was expected and something else stands.
+        """Prepare rows; raises if a cell of a number, a truth value or a date is something else.
 
         Args:
             frame: a pandas frame with the schema's columns.
@@ -105,12 +105,12 @@ class Preparer:
         count = len(frame) if rows is None else len(rows)
         prepared = Prepared(np.empty((count, self.width)), Reasons(count))
         start = 0
-        # Columns that were left out come last: their reasons do too.
+        # Columns that were left out come last, so that their reasons do.
         for column in sorted(self.schema.columns, key=lambda column: column.kind == "left out"):
             left_out = column.kind == "left out"
             if left_out and not (column.categories and column.name in frame.columns):
                 continue
-            # Column by column: some rows of a whole frame would be a copy of nearly all of it.
+            # Column by column: rows of a whole frame would be a copy of nearly all of it.
             series = frame[column.name] if rows is None else frame[column.name].iloc[rows]
             inputs = prepared.x[:, start : start + column.width]
             if column.kind == "category":
@@ -123,14 +123,14 @@ class Preparer:
         return prepared
 
     def add_far_numbers(self, prepared: Prepared, estimator: Any) -> None:
-        """Add the reasons of numbers that lie far outside those that a fitted estimator has seen."""
+        """Add reasons for numbers and dates that lie far outside those that a fitted estimator has seen."""
         if not len(prepared.x):
             return
         seen = estimator.mixture_.seen
         outside = seen.outside(prepared.x)
         start = 0
         for column in self.schema.used:
-            # Only the first input of a number or a date can be outside: all others are 0 or 1, or come round.
+            # The first input of a number or a date decides: the others follow from it, or are 0 or 1.
             if column.kind in ("numeric", "date") and outside[:, start].any():
                 values, low, high = prepared.x[:, start], seen.low[start], seen.high[start]
                 shown: Callable[[float], str] = _shown
@@ -141,6 +141,7 @@ class Preparer:
             start += column.width
 
     def _numbers(self, series: Any, column: Column, inputs: Array, prepared: Prepared, owner: str) -> None:
+        """Write the inputs of a column of numbers, truth values or dates."""
         values, bad = column.read(series, self.schema.missing_marks)
         bad &= ~np.isinf(values)
         if bad.any():
@@ -160,7 +161,7 @@ class Preparer:
             _never_missing(column, missing, prepared)
 
     def _constant(self, series: Any, column: Column, prepared: Prepared) -> None:
-        """A column that said nothing, since it never changed, says that a row is another kind of row."""
+        """Add reasons where a column that never changed in the fit has another value."""
         marks, always = self.schema.missing_marks, column.categories[0]
         labels = as_labels(series, marks, numbers=column.numbers)
         if column.format in DATES:
@@ -178,6 +179,7 @@ class Preparer:
         _unseen(column, new, labels, f"always {was} when it was seen", prepared)
 
     def _categories(self, series: Any, column: Column, inputs: Array, prepared: Prepared) -> None:
+        """Write the inputs of a column of categories."""
         labels = as_labels(series, self.schema.missing_marks, numbers=column.numbers)
         places = {label: place for place, label in enumerate(column.categories)}
         rest = places.get(OTHER, -1)
@@ -191,21 +193,21 @@ class Preparer:
             _never_missing(column, missing, prepared)
         familiar = {*places, *column.rare, None}
         new = np.array([label not in familiar for label in labels], dtype=bool)
-        # Of more rare texts than that the schema keeps the commonest alone.
+        # If there were more rare texts, the schema has the commonest of them only.
         what = "never seen" if len(column.rare) < MOST_RARE else "never seen or hardly ever"
         _unseen(column, new, labels, what, prepared)
 
 
 #: what a column must be, and how to say that a table is written in another way
 _WANTED = {
-    "numeric": ("numbers", "Another way to write them: --numbers."),
+    "numeric": ("numbers", "If they are written in another way: --numbers."),
     "boolean": ("true or false", ""),
-    "date": ("dates", "Another way to write them: --dates."),
+    "date": ("dates", "If they are written in another way: --dates."),
 }
 
 
 def date_inputs(days: Array, last: float) -> Array:
-    """What dates become: `DATE_INPUTS`.
+    """The inputs that dates become, `DATE_INPUTS`.
 
     Args:
         days: (N,) dates, in days since 1970.

@@ -1,4 +1,4 @@
-"""Tables on disk or from a pipe, of any format, whole or some rows at a time, never with a cell changed."""
+"""Tables on disk or from a pipe, of any format, whole or some rows at a time; no cell is ever changed."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _SHOWN = (
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table that is there to be read.
+    """A table whose header was read and whose rows can be.
 
     Attributes:
         path: the file or the folder.
         names: of the columns, each once, without space around them.
         header: the names as they stand in the file.
         separator: between the cells of a CSV; None for all other formats.
-        num_rows: how many rows; None where only reading tells.
+        num_rows: how many rows there are; None where only reading tells.
         notes: what was assumed, for a person.
-        frames: pandas frames of at most so many rows, in order.
+        frames: from a number of rows to pandas frames of at most so many, in order.
         schema: the Arrow schema of a typed table, None for a CSV.
     """
 
@@ -152,6 +152,7 @@ def _from_file(
 
 
 def _typed_frames(batches: Iterator[Any], schema: Any) -> Iterator[Any]:
+    """Frames of Arrow batches; the index counts rows, and a table without rows is one empty frame."""
     pandas = require("pandas", extra="tables", owner="open_table")
     start = 0
     for batch in batches:
@@ -164,7 +165,7 @@ def _typed_frames(batches: Iterator[Any], schema: Any) -> Iterator[Any]:
 
 
 def _from_pipe(**options: Any) -> TableFile:
-    """Standard input, kept in a file that is gone with the table: some formats are read more than once."""
+    """Standard input, kept in a file while the table is in use: some formats are read more than once."""
     folder = Path(tempfile.mkdtemp(prefix="bayesdrop-"))
     try:
         plain = folder / "input"
@@ -227,7 +228,7 @@ def _from_folder(folder: Path, **options: Any) -> TableFile:
 
 
 def _common_types(tables: Sequence[TableFile]) -> dict[str, Any]:
-    """Types that hold what all files have in a column: whole numbers are other numbers if need be."""
+    """By column, a type for the cells of all files: whole numbers and others together are floats."""
     arrow = require("pyarrow", extra="tables", owner="open_table")
     pandas = require("pandas", extra="tables", owner="open_table")
     types: dict[str, Any] = {}
@@ -245,7 +246,7 @@ def _common_types(tables: Sequence[TableFile]) -> dict[str, Any]:
 
 
 def open_text(path: Path, mode: Literal["rt", "wt"], *, named: Path) -> TextIO:
-    """A text file with line ends as they stand; packed if the name that it goes by ends in .gz."""
+    """A text file whose line ends are left as they are; packed if `named`, its final name, ends in .gz."""
     encoding = "utf-8-sig" if mode == "rt" else "utf-8"
     if named.name.lower().endswith(".gz"):
         return gzip.open(path, mode, encoding=encoding, newline="")
@@ -253,7 +254,8 @@ def open_text(path: Path, mode: Literal["rt", "wt"], *, named: Path) -> TextIO:
 
 
 def _checked(path: Path, names: Sequence[str]) -> tuple[str, ...]:
-    # A frame's index, written without a name.
+    """Names of columns without space around them; raises unless each is a text of its own."""
+    # Without a name: the index of a frame that pandas wrote.
     named = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(names)]
     twice = [name for name, count in Counter(named).items() if count > 1]
     if twice:

@@ -1,6 +1,6 @@
-"""refit_table(): a model trained once more on its table and on further rows, and compared with the old one.
+"""refit_table(): a model fitted anew to its table and to further rows, and compared with the old one.
 
-Rows that either model was trained on say nothing about which is better. Both are therefore tried on further
+Rows that either model was fitted to say nothing about which is better. Both are therefore compared on further
 rows that were picked at random, and on the rows that the first fit held out, if it held any out: the new fit
 sees neither.
 """
@@ -28,7 +28,7 @@ from bayesdrop.tables.wishes import EditedSchema
 
 __all__ = ["RefitDecision", "Refitted", "Trial", "decided", "refit_table", "typed_frame"]
 
-#: the least probability that a class is taken to have had: one that a model does not know
+#: the least probability that a class is scored with: that of a class which a model does not know
 _LEAST_PROBABILITY = 1e-6
 #: random rows from which on they decide alone
 _ENOUGH = 30
@@ -36,15 +36,15 @@ _ENOUGH = 30
 
 @dataclass(frozen=True)
 class Trial:
-    """Both models on rows that neither was trained on.
+    """Both models on rows that the new one was not fitted to.
 
     Attributes:
         rows: how many.
-        old: measures of the old model: log_score, and accuracy, or rmse and coverage.
-        new: of the new one.
-        difference: mean log score of the new minus that of the old, row by row.
-        standard_error: of the difference.
-        fair: whether the old model has not seen these rows.
+        old: measures of the old model: "log_score" and "accuracy", or "rmse", "coverage" and "level".
+        new: the same of the new model.
+        difference: mean log score of the new model, less that of the old.
+        standard_error: of the difference, by the differences row by row.
+        fair: whether the old model was not fitted to these rows either.
     """
 
     rows: int
@@ -63,7 +63,7 @@ class Trial:
     def of(
         old: tuple[Array, dict[str, float]], new: tuple[Array, dict[str, float]], *, fair: bool = True
     ) -> Trial:
-        """From the log scores (N,) and measures of both."""
+        """The trial of both models, each with its log scores (N,) and measures."""
         away = new[0] - old[0]
         error = float(away.std(ddof=1) / math.sqrt(len(away))) if len(away) > 1 else math.inf
         return Trial(len(away), old[1], new[1], float(away.mean()), error, fair)
@@ -71,7 +71,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class RefitDecision:
-    """Trials by name, "held_out" and "random", and what follows from them."""
+    """Trials by name, "held_out" and "random", whether the new model is better, and why."""
 
     trials: dict[str, Trial]
     better: bool
@@ -89,12 +89,12 @@ class Refitted:
 def decided(trials: dict[str, Trial]) -> RefitDecision:
     """Whether the new model is better.
 
-    It must not be worse than the old one by more than two standard errors anywhere. Beyond that, thirty or
-    more random rows decide by their mean log score, as they are what the model meets today; with fewer, all
-    rows together do.
+    In no trial may it be worse by more than two standard errors. If that is so, the higher mean log score
+    wins: on the random rows if there are 30 or more, since they are what the model meets today; else on the
+    rows of all trials.
 
     Args:
-        trials: by name; those that are not fair have no say.
+        trials: by name; those that are not fair do not count.
     """
     fair = {name: trial for name, trial in trials.items() if trial.fair and trial.rows}
     if not fair:
@@ -132,7 +132,7 @@ def refit_table(
         table: the frame that it was fitted to, as it was read, with the target.
         more: a frame of further rows with their target, typed as `typed_frame` makes it.
         random: (n,) which of the further rows were picked at random: they are held out.
-        say: is told every choice, a line each.
+        say: called with every choice that is made, a line each.
         progress: show bars.
     """
     pandas = require("pandas", extra="tables", owner="refit")
@@ -165,7 +165,7 @@ def refit_table(
 
 
 def held_rows(model: TableModel, table: Any) -> Flags:
-    """(N,) which rows with a target the first fit held out; raise if it was fitted to another table.
+    """(N,) which rows with a target the first fit held out; raises if that was a fit to another table.
 
     Args:
         model: fitted to the table, or refitted to it and further rows.
@@ -183,7 +183,7 @@ def held_rows(model: TableModel, table: Any) -> Flags:
     share, seed = about.get("held_out_share", 0.15), about.get("seed", 0)
     mask = np.zeros(len(kept), dtype=bool)
     if share is None:
-        return mask  # its networks held rows out themselves, each other ones
+        return mask  # no row was kept from all networks: each held out others
     _, held = split_rows(y, share, seed, model.schema.task)
     mask[held] = True
     if digest is None and not about.get("refitted_to_all_rows"):
@@ -192,7 +192,7 @@ def held_rows(model: TableModel, table: Any) -> Flags:
 
 
 def _check_losses(model: TableModel, kept: Any, y: NDArray[Any], held: Flags) -> None:
-    """The model's errors on these rows must be those that its fit wrote down."""
+    """Raise unless the model's errors on held-out rows are those that its fit wrote down."""
     x = model.prepare(kept, "the table of the fit", rows=np.flatnonzero(held)).x
     scores = scores_of(model.estimator, x)
     wrong = scores["probs"].argmax(1) != y[held] if "probs" in scores else (y[held] - scores["mean"]) ** 2
@@ -205,12 +205,12 @@ def _check_losses(model: TableModel, kept: Any, y: NDArray[Any], held: Flags) ->
 
 
 def _table_digest(table: Any, schema: Schema) -> str:
-    """SHA-256 of the targets, in their order."""
+    """SHA-256 of the targets, in their order, which tells one table from another."""
     _, y = targets_of(table, schema, "the table of the fit")
     return sha256(np.ascontiguousarray(y, dtype=np.float64).tobytes()).hexdigest()
 
 
-# frames whose cells have types, so that tables that are written in different ways can be joined
+# frames whose cells have types, so that tables written in different ways can be joined
 
 
 def typed_frame(frame: Any, schema: Schema, owner: str) -> Any:
@@ -278,14 +278,14 @@ def _options(old: TableModel) -> FitOptions:
 
 
 def _like(new: TableModel, old: TableModel, table: Any) -> TableModel:
-    """The new model, which reads texts as the old one did, and knows which table it was fitted to."""
+    """The new model, made to read texts as the old one does and to know which table it was fitted to."""
     before = {column.name: column for column in old.schema.columns}
     columns = []
     for column in new.schema.columns:
         was = before.get(column.name)
         same = was is not None and was.kind == column.kind and column.kind in ("numeric", "date")
         columns.append(replace(column, format=was.format) if was is not None and same else column)
-    # Columns that were left out as names of rows were not looked at.
+    # Columns that were left out as identifiers of rows were not looked at.
     columns += [was for name, was in before.items() if name not in {column.name for column in columns}]
     schema = replace(
         new.schema,
@@ -306,7 +306,7 @@ def _trial(old: TableModel, new: TableModel, frame: Any, *, fair: bool = True) -
 
 
 def _tried(model: TableModel, frame: Any) -> tuple[Array, dict[str, float]]:
-    """(N,) log scores of rows with their targets, and measures."""
+    """(N,) log scores of a model at the targets of rows, and measures by name."""
     x = model.prepare(frame, "the rows").x
     if model.root:
         y = frame[model.schema.target].to_numpy(dtype=np.float64)

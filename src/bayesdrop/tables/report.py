@@ -79,7 +79,7 @@ def render_report(found: Findings, title: str) -> str:
 
 
 def _beside_baselines(found: Findings) -> str:
-    """The first table: this model, and what simpler ones make of the same rows."""
+    """The first table: measures of this model and of the baselines on the same rows."""
     names = [name for name in _PLAIN if name in found.measures]
     models = [("this model", found.measures), *((one.name, one.measures) for one in found.baselines)]
     rows = []
@@ -96,7 +96,7 @@ def _beside_baselines(found: Findings) -> str:
     else:
         said += "Baselines were fitted to the same rows as the model, with scikit-learn's usual settings."
     if found.baselines:
-        said += f" The best of them must be {CLEAR} standard errors apart to be told from the model."
+        said += f" Below {CLEAR} standard errors, the model and the best of them cannot be told apart."
     return note(said) + table(head, rows, numbers=range(1, len(head)), strong=0)
 
 
@@ -116,7 +116,7 @@ def _uncertainty_measures(found: Findings) -> str:
 
 
 def _dots(rows: int) -> tuple[np.ndarray, str]:
-    """Places of the rows that are drawn, and words about those that are not."""
+    """Places of the rows to draw, and words that say how many of all these are."""
     if rows <= _MOST_DOTS:
         return np.arange(rows), ""
     taken = np.random.default_rng(0).permutation(rows)[:_MOST_DOTS]
@@ -124,12 +124,12 @@ def _dots(rows: int) -> tuple[np.ndarray, str]:
 
 
 def _finite(found: Findings, *names: str) -> np.ndarray:
-    """Places of rows whose scores are finite: others cannot be drawn."""
+    """Places of rows whose scores of these names are finite: others cannot be drawn."""
     return np.flatnonzero(np.all([np.isfinite(found.judged.scores[name]) for name in names], 0))
 
 
 def _number_pictures(found: Findings) -> Iterator[str]:
-    """Predicted against actual numbers, and errors against what was said of them."""
+    """Predicted against actual numbers, and errors against predicted standard deviations."""
     judged = found.judged
     drawn = _finite(found, "mean", "std", "lower", "upper")
     if not len(drawn):
@@ -151,7 +151,7 @@ def _number_pictures(found: Findings) -> Iterator[str]:
 
 
 def _trust_pictures(found: Findings) -> Iterator[str]:
-    """Calibration, how sure the model was of right and of wrong labels, and what handing rows over buys."""
+    """Calibration, how sure the model was of right and of wrong labels, and how deferral lowers the error."""
     judged = found.judged
     picture = Picture("Calibration: on the diagonal, promises are kept")
     if judged.classes:
@@ -172,10 +172,10 @@ def _trust_pictures(found: Findings) -> Iterator[str]:
             errors.ax, entropy[~wrong], entropy[wrong], bins=20, labels=names, log=True, counts=True
         )
         yield errors.html()
-    yield _bought(found)
+    yield _deferral_picture(found)
 
 
-def _bought(found: Findings) -> str:
+def _deferral_picture(found: Findings) -> str:
     judged, root, by = found.judged, found.model.root, str(found.deferral.rule.by)
     picture = Picture("What handing rows over buys")
     picture.ax.set_ylabel("RMSE of the rest" if root else "share of wrong labels of the rest")
@@ -190,7 +190,7 @@ def _bought(found: Findings) -> str:
 
 
 def _labels(found: Findings) -> str:
-    """What became of every label: how often it was found, and what it was taken for."""
+    """Tables of the labels: how often each was found, and what it was taken for."""
     prediction, target = found.judged.as_prediction()
     counted_labels = confusion(prediction, target)
     classes = [shortened(name, 40) for name in found.model.schema.classes]
@@ -225,7 +225,7 @@ def _matrix(counts: np.ndarray, classes: list[str]) -> str:
 
 
 def _pairs(counted_labels: Confusion, classes: list[str]) -> str:
-    """Of many labels, those that were taken for another most often."""
+    """The pairs of true label and label given that were mistaken most often, where there are many labels."""
     wrong = counted_labels.counts.clone()
     wrong.fill_diagonal_(0)
     flat = wrong.flatten()
@@ -239,7 +239,7 @@ def _pairs(counted_labels: Confusion, classes: list[str]) -> str:
     return table(("true label", "label given", "rows"), rows, numbers=(2,))
 
 
-# whom it fails, and what to do about it
+# slices, and rows for a person
 
 
 def _slices(found: Findings) -> str:
@@ -253,7 +253,7 @@ def _slices(found: Findings) -> str:
             shortened(part.name, 80),
             f"{part.rows:,}",
             percent(part.promised),
-            percent(part.came),
+            percent(part.observed),
             f"{part.z:+.1f}",
         )
         for part in slices[:_MOST_SLICES]

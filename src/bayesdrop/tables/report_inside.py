@@ -22,16 +22,16 @@ from bayesdrop.tables.written import counted, percent, short_number, written
 __all__ = ["dependences", "drop_rates", "uncertain_rows", "what_it_uses"]
 
 _MOST_ROWS, _MOST_CELLS, _MOST_TELLING, _MOST_IMPORTANT = 10, 4, 3, 15
-#: pictures of dependence, rows that they average over, classes in one
+#: pictures of dependence, rows that each averages over, classes in one
 _DEPENDENCES, _AVERAGED, _MOST_CLASSES = 4, 100, 4
-#: rows whose values stand in for a cell, and columns that are tried so
+#: rows whose values replace a cell's, and columns whose cells are replaced, to find telling cells
 _STAND_INS, _TRIED = 16, 12
-#: numbers of draws that a picture of dependence may hold
+#: numbers of draws that are held for a picture of dependence, at most
 _HELD = 4_000_000
 
 
 def what_it_uses(found: Findings) -> str:
-    """Permutation importance with its standard errors; learned rates of inputs where there are any."""
+    """Permutation importance with standard errors, as table and picture; learned rates of inputs, if any."""
     order = found.importances
     if not order:
         return note("One row cannot tell what the model uses.")
@@ -71,9 +71,9 @@ def _importance_picture(found: Findings, shown: list[Any], names: list[str]) -> 
 
 
 def _input_rates(found: Findings) -> list[float] | None:
-    """Mean learned rate of dropping the inputs of every column; None where none are learned apart.
+    """Mean learned rate of dropping the inputs of every column; None unless each input has its own.
 
-    NaN for a column that no network is told of.
+    NaN for a column that no network uses.
     """
     mixture = found.model.estimator.mixture_
     places = inputs_of(found.model.schema)
@@ -83,7 +83,7 @@ def _input_rates(found: Findings) -> list[float] | None:
         chosen = np.arange(len(total)) if encoder.chosen is None else encoder.chosen
         if component.network.settings.method not in ("concrete", "learnable") or p.numel() < len(chosen):
             return None
-        # The columns themselves come first, guesses and what encodes them after.
+        # The columns come first among the inputs, then predictions of the guess, then encodings.
         total[chosen] += p.double().numpy().reshape(-1)[: len(chosen)]
         count[chosen] += 1
     sums = [(float(total[where].sum()), float(count[where].sum())) for _, where in places]
@@ -102,7 +102,7 @@ def dependences(found: Findings) -> str:
     said = (
         f"What the model expects on average over {counted(rows, 'row')} when one column takes each value in "
         f"turn and the others stay ({found.functions.num_draws} draws). Bands are two standard deviations of "
-        "the draws: what the model does not know of the curve. Noise is not in them."
+        "the draws: how little the model knows of the curve. Noise is not in them."
     )
     return "<h3>How predictions depend on the columns</h3>" + note(said) + pictures(drawn)
 
@@ -152,7 +152,7 @@ def _dependence_picture(found: Findings, curve: Dependence) -> str:
 
 
 def _shown_classes(found: Findings) -> list[int]:
-    """Outputs that are drawn: the number; of two classes the second; of more the commonest."""
+    """Places of outputs to draw: the number; of two classes the second; of more the commonest."""
     classes = len(found.model.schema.classes)
     if classes <= 2:
         return [max(0, classes - 1)]
@@ -164,11 +164,11 @@ def _shown_classes(found: Findings) -> list[int]:
 
 
 def uncertain_rows(found: Findings) -> str:
-    """The rows that the model is least sure of, why, and what of them makes it so."""
+    """The rows that the model is least sure of, the reason, and the cells that make it so."""
     judged, by = found.judged, str(found.deferral.rule.by)
     score = np.nan_to_num(judged.scores[by], nan=np.inf)
     order = np.argsort(-score, kind="stable")[:_MOST_ROWS]
-    # Of rows that the model is as good as sure of there is nothing to say.
+    # Rows that the model is nearly sure of are not shown.
     order = order[(score[order] >= 0.01 * score[order[0]]) | np.isinf(score[order])]
     frame = found.frame.iloc[order]
     numbers = row_numbers(found.frame)[order]
@@ -219,10 +219,12 @@ def _score_cells(found: Findings, at: int, spread: float) -> tuple[str, ...]:
 
 
 def _spread(target: Array) -> float:
+    """How far targets lie apart, which says how many digits to write; above 0."""
     return float(np.std(target)) or abs(float(target[0])) or 1.0
 
 
 def _reasons(found: Findings, order: NDArray[np.int64]) -> list[str]:
+    """Noise or lack of data, and what lies outside, for each of some rows."""
     scores = found.judged.scores
     prepared = found.model.prepare(found.frame.iloc[order])
     found.model.prepare.add_far_numbers(prepared, found.model.estimator)
@@ -245,7 +247,7 @@ def _reasons(found: Findings, order: NDArray[np.int64]) -> list[str]:
 
 
 def _telling(found: Findings, order: NDArray[np.int64]) -> list[str]:
-    """Cells of each row that add most to its uncertainty, of the most important columns."""
+    """Telling cells of each of some rows: those, of the most important columns, that add most uncertainty."""
     places = inputs_of(found.model.schema)
     tried = [one.place for one in found.importances[:_TRIED]] or list(range(len(places)))[:_TRIED]
     rows = found.x if found.training is None else found.training.x
@@ -272,7 +274,7 @@ def _telling(found: Findings, order: NDArray[np.int64]) -> list[str]:
 
 
 def drop_rates(found: Findings) -> str:
-    """Mean rate of every layer over the networks, group by group of equal architecture."""
+    """Mean drop rate of every layer, over all networks of one architecture."""
     mixture = found.model.estimator.mixture_
     groups: dict[str, list[list[float]]] = {}
     for component, rates in zip(mixture.components, mixture.rates(), strict=True):

@@ -14,7 +14,7 @@ from bayesdrop.tables.written import counted, percent, written
 
 __all__ = ["summary"]
 
-#: rows below which nothing is certain, and rows that a label must have to be spoken of
+#: rows below which the summary warns that they are few, and rows that a label must have to be named as weak
 _FEW, _LABEL_ROWS = 50, 5
 
 
@@ -59,7 +59,7 @@ def _how_good(found: Findings) -> str:
 
 
 def _wilson(right: int, rows: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share."""
+    """Wilson's 95 % interval of the share right / rows."""
     z = 1.96
     middle = (right + z * z / 2) / (rows + z * z)
     half = z / (rows + z * z) * math.sqrt(right * (rows - right) / rows + z * z / 4)
@@ -67,9 +67,9 @@ def _wilson(right: int, rows: int) -> tuple[float, float]:
 
 
 def _trust_in_intervals(found: Findings) -> str:
-    level, came, rows = found.level, found.measures["coverage"], len(found.judged.target)
-    z = (came - level) / math.sqrt(level * (1 - level) / rows)
-    said = f"Its {100 * level:g} % intervals hold {percent(came)} of the targets"
+    level, coverage, rows = found.level, found.measures["coverage"], len(found.judged.target)
+    z = (coverage - level) / math.sqrt(level * (1 - level) / rows)
+    said = f"Its {100 * level:g} % intervals hold {percent(coverage)} of the targets"
     if z < -2:
         return f"{said}: fewer than promised. Do not rely on them for rows like these."
     if z > 2:
@@ -85,13 +85,14 @@ def _trust_in_labels(found: Findings) -> str:
     said = f"It gives its labels a probability of {percent(float(given.mean()))} on average, and "
     said += f"{percent(float(right.mean()))} are right"
     if z < -2:
-        return f"{said}: it is too sure of itself. Take its probabilities for an order of rows, no more."
+        return f"{said}: it is too sure of itself. Use its probabilities to rank rows, and for no more."
     if z > 2:
         return f"{said}: it is less sure than it could be."
     return f"{said}: as far as these rows can tell, its probabilities can be taken as they are."
 
 
 def _weak_labels(found: Findings) -> Iterator[str]:
+    """A sentence about each label that is found in less than half of its rows."""
     if not found.judged.classes:
         return
     counts = confusion(*found.judged.as_prediction())
@@ -106,6 +107,7 @@ def _weak_labels(found: Findings) -> Iterator[str]:
 
 
 def _where_from(found: Findings) -> str:
+    """How much of the uncertainty is lack of data, how much noise, and what would help."""
     scores = found.judged.scores
     if found.judged.classes:
         part, whole = scores["mutual_information"], scores["entropy"]
@@ -120,10 +122,8 @@ def _where_from(found: Findings) -> str:
     if share > 0.5:
         return f"{text}: more rows, above all rows like the uncertain ones below, should make it better."
     if share < 0.2:
-        return (
-            f"{text}: more rows of these columns would change little; a further column that tells more might."
-        )
-    return f"{text}: more rows would help somewhat, and so would a further column that tells more."
+        return f"{text}: more rows of these columns would change little; a further column may tell more."
+    return f"{text}: more rows would help somewhat, and a further column may tell more."
 
 
 def _to_do(found: Findings) -> str:

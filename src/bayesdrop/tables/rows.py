@@ -1,4 +1,4 @@
-"""TrainingRows: some of the rows that a model was fitted to, as the model takes them."""
+"""TrainingRows: some of the rows that a model was fitted to, as inputs of the model."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class TrainingRows:
     Attributes:
         x: (n, K) inputs.
         y: (n,) numbers, or places of the labels; NaN where a target is not known.
-        numbers: (n,) where each row stands in its table, counted from 1.
-        of: how many rows there were to choose from.
+        numbers: (n,) the number of each row in its table, counted from 1.
+        of: how many rows they were chosen from.
     """
 
     x: Array
@@ -49,7 +49,7 @@ class TrainingRows:
         return f"TrainingRows({len(self.x)} of {self.of}, {self.x.shape[1:]} inputs)"
 
     def first(self, most: int) -> TrainingRows:
-        """At most so many of them, and of at most 500,000 numbers: they are in random order.
+        """The first `most` of them, or fewer if these had more than 500,000 inputs. Their order is random.
 
         Args:
             most: 0 or more.
@@ -60,12 +60,12 @@ class TrainingRows:
 
     @staticmethod
     def drawn(x: Array, y: NDArray[Any], numbers: NDArray[Any], *, most: int, seed: int) -> TrainingRows:
-        """At most so many rows, at random and in random order.
+        """At most `most` rows, chosen at random and in random order.
 
         Args:
             x: (N, K) inputs.
             y: (N,) numbers, or places of the labels.
-            numbers: (N,) where they stand in their table.
+            numbers: (N,) numbers of the rows in their table.
             most: at least 1.
             seed: of the choice.
         """
@@ -75,13 +75,13 @@ class TrainingRows:
 
 
 def rows_of(frame: Any, schema: Schema, owner: str, *, most: int, seed: int = 0) -> TrainingRows:
-    """Rows of a table for a model that keeps none; its target may be missing, in cells or altogether.
+    """Rows of a table, for a model that keeps none; cells of the target, or the whole column, may be missing.
 
     Args:
         frame: a pandas frame with the schema's columns.
         schema: of the model.
         owner: the table, for errors.
-        most: rows that are taken at most.
+        most: rows to take at most.
         seed: of the choice.
     """
     schema.check_names(list(frame.columns), owner)
@@ -103,9 +103,9 @@ def rows_of(frame: Any, schema: Schema, owner: str, *, most: int, seed: int = 0)
 
 
 def row_numbers(frame: Any) -> Array:
-    """(N,) where rows stand in their table, counted from 1 below the header, by the frame's index."""
+    """(N,) numbers of rows in their table, counted from 1 below the header: the frame's index plus 1."""
     index = frame.index
-    if index.dtype.kind not in "iu":  # of somebody's own making
+    if index.dtype.kind not in "iu":  # not an index of `TableFile`
         return np.arange(1.0, len(frame) + 1)
     numbers: Array = index.to_numpy(dtype=np.float64) + 1
     return numbers
@@ -133,7 +133,7 @@ def cells_of(schema: Schema, x: Array) -> list[list[str]]:
             )
         else:
             gone = inputs[:, -1] > 0 if column.marked else np.zeros(len(x), dtype=bool)
-            # Of a date the first input is its age.
+            # A date's first input is its age.
             values = column.last - inputs[:, 0] if column.kind == "date" else inputs[:, 0]
             shown = [column.shown(value, 10) for value in values]
             columns.append([MISSING if lacking else text for text, lacking in zip(shown, gone, strict=True)])

@@ -1,4 +1,4 @@
-"""What a model expects of a table, told from its cells: the task, and what becomes of every column."""
+"""What a model expects of a table, inferred from its cells: the task, and what becomes of every column."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ __all__ = [
 _FEW, _ROWS_EACH = 10, 5
 _MOST_CLASSES = 200
 
-# told from the cells; everywhere `series` is a pandas column and `marks` are texts that mean "missing"
+# below, `series` is a pandas column and `marks` are texts that mean "missing"
 
 
 def target_way(series: Any, marks: Collection[str], habits: Habits | None = None) -> str:
-    """How the numbers of a target are written; "" as Python does, or where they are none.
+    """How the numbers of a target are written, one of `spelling.NUMBERS`; "" if plainly, or not numbers.
 
     Args:
         series: the target, without missing cells.
         marks: texts that mean "missing".
-        habits: how the table is written, where the target leaves it open.
+        habits: how other columns are written, if the target leaves it open.
     """
     way, _ = number_way(series, as_numbers(series, marks)[1], marks, habits, "target")
     return "" if way in (None, PLAIN) else str(way)
@@ -74,7 +74,7 @@ def infer_task(
         marks: texts that mean "missing".
         task: "auto", "regression" or "classification".
         rows: N.
-        way: how its numbers are written.
+        way: how its numbers are written; "" for `spelling.PLAIN`.
     """
     owner = f"target {series.name!r}"
     values, bad = as_numbers(series, marks, way or PLAIN)
@@ -103,7 +103,7 @@ def infer_task(
 
 
 def check_target(name: str, task: Task, y: NDArray[Any]) -> None:
-    """Raise where there is nothing to learn from a target."""
+    """Raise if there is nothing to learn: a target that does not vary, or has too many classes."""
     distinct = Counter(y.tolist())
     if len(distinct) < 2:
         raise ValueError(f"target {name!r} must vary; it is {next(iter(distinct))!r} in all {len(y):,} rows.")
@@ -128,11 +128,11 @@ def infer_columns(
     Args:
         frame: what to learn it from.
         target: name of the target.
-        categorical: columns whose numbers are names.
+        categorical: columns whose numbers are categories.
         ignore: columns to leave out.
         marks: texts that mean "missing".
         rows: places of the rows to learn it from; all if None.
-        wishes: what a person wants of columns.
+        wishes: what a person asks of columns, by name.
     """
     columns, habits = [], Habits(frame, marks)
     asked = {} if wishes is None else wishes

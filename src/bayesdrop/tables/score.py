@@ -1,4 +1,4 @@
-"""Predictions for a table of any length: chunk after chunk, into a file that is whole or not there."""
+"""Predictions for a table of any length: chunk after chunk, into a file that appears when it is whole."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = ["Scored", "predict_frame", "predict_prepared", "prediction_names", "s
 
 @dataclass
 class Scored:
-    """What happened while a table was scored."""
+    """Counts of what was met while a table was scored."""
 
     rows: int = 0
     deferred: int = 0
     extra: list[str] = field(default_factory=list)  #: columns the model does not know; passed through
-    unseen: Counter[str] = field(default_factory=Counter)  #: cells with a category that is new
-    filled: Counter[str] = field(default_factory=Counter)  #: missing cells of columns that never lacked one
-    outside: int = 0  #: rows that lie outside what was learned, for whatever reason
+    unseen: Counter[str] = field(default_factory=Counter)  #: cells with a new category, by column
+    filled: Counter[str] = field(default_factory=Counter)  #: missing cells of columns that lacked none
+    outside: int = 0  #: rows that lie outside what was learned, for any reason
 
     def lines(self) -> Iterator[str]:
-        """For a person."""
+        """The counts as sentences, for a person."""
         share = 100 * self.deferred / self.rows if self.rows else 0.0
         verb = "is" if self.deferred == 1 else "are"
         scored = f"{counted(self.rows, 'row')} scored"
@@ -75,7 +75,7 @@ def predict_frame(
     seed: int = 0,
     blocks: bool = False,
 ) -> dict[str, NDArray[Any]]:
-    """What the model says about rows, one array a column of `prediction_names`.
+    """Predictions of rows: an array (N,) for each column of `prediction_names`.
 
     A row that lies outside what was learned, or whose prediction is not finite, is deferred by any rule.
 
@@ -85,11 +85,11 @@ def predict_frame(
         level: coverage of the intervals; the model's own if None.
         deferral: which rows go to a person; the model's own rule if None.
         owner: the table, for errors.
-        scored: is told what was met.
+        scored: counts that are added to.
         num_draws: functions drawn; the model's own number if None.
         seed: of the draws.
-        blocks: compute rows in blocks of one size, so that the numbers of a row do not depend, to the last
-            bit, on the rows beside it; a few rows then take as long as 960.
+        blocks: compute rows in blocks of one size, so that a row's numbers do not depend on the rows beside
+            it, not even in the last bit; a few rows then take as long as 960.
     """
     model.schema.check_names(list(frame.columns), owner)
     prepared = model.prepare(frame, owner)
@@ -106,16 +106,14 @@ def predict_prepared(
     scored: Scored | None = None,
     **drawing: Any,
 ) -> tuple[dict[str, NDArray[Any]], Flags]:
-    """`predict_frame` of rows that the model's preparer has made ready, and which rows lie outside.
-
-    Reasons are added to the prepared rows.
+    """`predict_frame` of rows that `model.prepare` has prepared, and (N,) which rows lie outside.
 
     Args:
         model: fitted.
-        prepared: rows.
+        prepared: rows; further reasons are added to theirs.
         level: coverage of the intervals; the model's own if None.
         deferral: which rows go to a person; the model's own rule if None.
-        scored: is told what was met.
+        scored: counts that are added to.
         drawing: options of `estimator.predictions`: `num_draws`, `seed`, `blocks`.
     """
     names = prediction_names(model)
@@ -172,7 +170,7 @@ def score_file(
         progress: show a bar.
     """
     output = Path(output)
-    # What comes from a pipe is no file that could be written over.
+    # A table from a pipe has no file that the output might overwrite.
     source = table.path if table.path.exists() else Path(os.devnull)
     check_output(output, source, force=force)
     scored = Scored(extra=model.schema.check_names(table.names, str(table.path)))

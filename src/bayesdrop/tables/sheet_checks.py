@@ -1,4 +1,4 @@
-"""Which sheet of a file is meant, and what no sheet that is read as a table may hold."""
+"""Which sheet of a file is meant, and what a sheet must not hold if it is to be read as a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_CELLS = 20_000_000
 
 
 def chosen_sheet(names: Sequence[str], asked: str | None, named: Path) -> int:
-    """The place of the sheet that was asked for, by name or by number.
+    """The place, from 0, of the sheet that was asked for by name or by number.
 
     Args:
         names: of all sheets.
@@ -35,19 +35,19 @@ def chosen_sheet(names: Sequence[str], asked: str | None, named: Path) -> int:
 
 
 def refuse_merged(named: Path, cells: str) -> NoReturn:
-    """Say that merged cells cannot be read: only the first of them has a value."""
+    """Raise: merged cells cannot be read, since only the first of them has a value."""
     hint = "Unmerge them, so that every cell has a value of its own."
     raise Refused(f"{named}: no cells of a table may be merged; {cells} are. {hint}")
 
 
 def refuse_uncomputed(named: Path, cell: str) -> NoReturn:
-    """Say that formulas are not computed here."""
+    """Raise: a formula has no value in the file, and formulas are not computed here."""
     hint = "Open the file in a spreadsheet and save it, or put values in their place."
     raise Refused(f"{named}: cell {cell} is a formula without a value; formulas are not computed. {hint}")
 
 
 def cell_name(row: int, column: int) -> str:
-    """What a spreadsheet calls a cell, counted from 0.
+    """What a spreadsheet calls the cell of a row and a column, both counted from 0.
 
     >>> cell_name(0, 0), cell_name(9, 27)
     ('A1', 'AB10')

@@ -1,4 +1,4 @@
-"""Sheets of .xlsx and .ods files as typed tables. Values only: no formula, macro or link is ever followed."""
+"""Sheets of .xlsx and .ods files as typed tables. Only values are read; nothing is run, no link followed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_sheet(path: Path, named: Path, sheet: str | None) -> tuple[tuple[str, .
         rows = _excel_rows(path, named, sheet) if excel else ods_rows(path, named, sheet)
     except (MissingExtra, MemoryError, Refused):
         raise
-    except Exception as error:  # whatever is wrong in a file of another program's making
+    except Exception as error:  # a damaged file may raise anything
         first: BaseException = error
         while first.__cause__ is not None:
             first = first.__cause__
@@ -50,10 +50,11 @@ def read_sheet(path: Path, named: Path, sheet: str | None) -> tuple[tuple[str, .
 
 
 def _excel_rows(path: Path, named: Path, sheet: str | None) -> list[Row]:
+    """The rows of a sheet of an Excel file, as values; None for an empty cell."""
     openpyxl = require("openpyxl", extra="sheets", owner="open_table")
     require("defusedxml", extra="sheets", owner="open_table")
     with warnings.catch_warnings(), path.open("rb") as file:
-        # Of styles and extensions that are none of our business.
+        # It warns of styles and extensions, which do not matter here.
         warnings.simplefilter("ignore")
         book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
         try:
@@ -75,7 +76,7 @@ def _excel_rows(path: Path, named: Path, sheet: str | None) -> list[Row]:
 
 
 def _refuse_merged(path: Path, named: Path, part: str, rows: Sequence[Row]) -> None:
-    """Raise where cells of the table are merged: only the first of them has a value."""
+    """Raise if cells of the table are merged: only the first of them has a value."""
     start = next((place for place, row in enumerate(rows, 1) if not _is_empty(row)), 0)
     with zipfile.ZipFile(path) as archive, archive.open(part.lstrip("/")) as file:
         rest = b""
@@ -89,7 +90,7 @@ def _refuse_merged(path: Path, named: Path, part: str, rows: Sequence[Row]) -> N
 
 
 def _refuse_uncomputed(openpyxl: Any, file: BinaryIO, named: Path, title: str, rows: Sequence[Row]) -> None:
-    """Raise where a cell is a formula whose value nobody has computed."""
+    """Raise if a cell is a formula whose value is not in the file."""
     book = openpyxl.load_workbook(file, read_only=True, keep_links=False)
     try:
         formulas = book[title]
@@ -107,7 +108,7 @@ def _is_empty(row: Row) -> bool:
 
 
 def _table(rows: Sequence[Row], named: Path) -> tuple[tuple[str, ...], Any]:
-    """Cut the table out of a sheet: below and between its first row that is not empty."""
+    """The header, and the cells below it as an Arrow table; the first row that is not empty is the header."""
     arrow = require("pyarrow", extra="tables", owner="open_table")
     start = next((place for place, row in enumerate(rows) if not _is_empty(row)), None)
     if start is None:
@@ -118,7 +119,7 @@ def _table(rows: Sequence[Row], named: Path) -> tuple[tuple[str, ...], Any]:
     body = list(rows[start + 1 :])
     while body and _is_empty(body[-1]):
         body.pop()
-    # An empty row is a row of a table with one column, and nothing in any other, as in a CSV.
+    # As in a CSV, an empty row is a row of a table with one column, and no row of any other.
     kept = [(place, row) for place, row in enumerate(body, start + 2) if first == last or not _is_empty(row)]
     for place, row in kept:
         if not _is_empty((*row[:first], *row[last + 1 :])):
@@ -134,12 +135,12 @@ def _table(rows: Sequence[Row], named: Path) -> tuple[tuple[str, ...], Any]:
 
 
 def _distinct(header: Sequence[str]) -> list[str]:
-    # Names that are there twice are refused later, with a sentence; Arrow is not asked.
+    """Names for Arrow, which must differ; a name that is there twice is refused later, with a sentence."""
     return [f"{place} {name}" for place, name in enumerate(header)]
 
 
 def _typed(cells: Sequence[Any], arrow: Any) -> Any:
-    """A column of one type where all cells are of one; of texts where they are not."""
+    """Cells as an Arrow column of their type; of texts if they are of several types."""
     cells = [None if cell == "" else cell for cell in cells]
     kinds = {type(cell) for cell in cells if cell is not None}
     if not kinds:
@@ -171,7 +172,7 @@ def _text(cell: Any) -> str:
     if isinstance(cell, datetime.datetime):
         return cell.isoformat(" ").removesuffix(" 00:00:00")
     text = str(cell)
-    # 1.234 is no thousand, whatever the texts around it are.
+    # The number 1.234 becomes "1.2340": among texts, "1.234" might be read as 1234.
     if isinstance(cell, float) and re.fullmatch(r"-?\d+\.\d{3}", text):
         text += "0"
     return text

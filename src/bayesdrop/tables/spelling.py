@@ -1,7 +1,7 @@
-"""How numbers and dates are written in texts: every way goes by an example, and a column tells which it is.
+"""How numbers and dates are written in texts. Every way is named by an example, such as "1.234,5".
 
-A way is possible if every text of a column can be read in it. Where all possible ways give the same values
-there is nothing to choose; where they differ ("1,234", "03/04/2024") the column is ambiguous.
+A way is possible if every text of a column can be read in it. If all possible ways give the same values,
+there is nothing to choose; if they differ ("1,234", "03/04/2024"), the column is ambiguous.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 Read = TypeVar("Read")
 
-#: how 1234.5 is written, and the marks between thousands and before decimals
+#: how 1234.5 is written; the marks that may stand between thousands, and the decimal mark
 NUMBERS = {
     "1234.5": ("", "."),
     "1,234.5": (",", "."),
@@ -46,8 +46,9 @@ NUMBERS = {
     "1 234,5": (" \u00a0\u202f\u2009", ","),
     "1'234,5": ("'\u2019", ","),
 }
+#: as programs write numbers
 PLAIN = "1234.5"
-#: of numbers that are all 0 or 1: words of truth mean them, too
+#: for columns whose numbers are all 0 or 1: "true", "no", ... are then read as 1 and 0, too
 ZERO_ONE = "0 or 1"
 
 _MONTHS = (
@@ -77,7 +78,7 @@ DATES = {
     }.items()
 }
 ISO = "2024-03-31"
-#: without marks, which makes a number of it: read as a date on demand only
+#: looks like a number, so that it is read as a date only if that is asked for
 DIGITS = "20240331"
 _ANY_DATE = re.compile("|".join(re.sub(r"\?P<\w+>", "?:", one.pattern) for one in DATES.values()), re.ASCII)
 
@@ -90,12 +91,12 @@ def _number_pattern(way: str) -> re.Pattern[str]:
 
 
 _PATTERNS = {way: _number_pattern(way) for way in NUMBERS}
-#: what could be thousands as well as a whole part and three decimals
+#: texts such as "1.234", whose point may stand between thousands or before decimals
 _EITHER_POINT = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
 
 
 def plain_number(text: str, way: str) -> str | None:
-    """The number as Python writes it; None where the text is none that is written this way.
+    """The number as Python writes it; None if the text is no number that is written in this way.
 
     >>> plain_number("1.234,56", "1.234,5"), plain_number("1.5", "1.234,5")
     ('1234.56', None)
@@ -109,22 +110,24 @@ def plain_number(text: str, way: str) -> str | None:
 
 
 def number_like(text: str) -> list[str]:
-    """The ways in which a text is a number.
+    """The ways in which a text can be read as a number.
 
     >>> number_like("1,5"), number_like("5 kg")
     (['1234,5', '1.234,5', '1 234,5', "1'234,5"], [])
     """
-    # Most texts are no numbers at all, which one look tells.
+    # The first character rules out most texts, quickly.
     if not text[:1].isdigit() and text[:1] not in "+-.,":
         return []
     return [way for way, pattern in _PATTERNS.items() if pattern.fullmatch(text)]
 
 
 def number_ways(texts: Iterable[str], *, plain: bool) -> list[tuple[str, ...]]:
-    """The possible ways of some numbers, in groups that give the same values; the plain way in the first.
+    """The ways in which all texts can be read as numbers, in groups that give the same values.
+
+    If the plain way is possible, it is in the first group.
 
     Args:
-        texts: without those that are missing.
+        texts: of a column, without those that are missing.
         plain: whether all of them are numbers as Python writes them.
     """
     if plain:
@@ -140,7 +143,7 @@ def number_ways(texts: Iterable[str], *, plain: bool) -> list[tuple[str, ...]]:
     distinct = set(texts)
     groups: dict[tuple[float, ...], list[str]] = {}
     for way in NUMBERS:
-        # Of many texts the first that is none ends it.
+        # Ends at the first text that is no number in this way.
         read = _all_read(distinct, partial(plain_number, way=way))
         if read is not None:
             groups.setdefault(tuple(float(text) for text in read), []).append(way)
@@ -148,7 +151,7 @@ def number_ways(texts: Iterable[str], *, plain: bool) -> list[tuple[str, ...]]:
 
 
 def decimal_of(groups: Sequence[tuple[str, ...]]) -> str | None:
-    """The decimal mark that all possible ways have in common; None where there is none or no telling."""
+    """The decimal mark that all ways have in common; None if there are no ways, or several marks."""
     marks = {NUMBERS[way][1] for group in groups for way in group}
     return marks.pop() if len(marks) == 1 else None
 
@@ -156,11 +159,11 @@ def decimal_of(groups: Sequence[tuple[str, ...]]) -> str | None:
 def choose(
     groups: Sequence[tuple[str, ...]], fits: Callable[[str], bool] | None = None
 ) -> tuple[str | None, bool]:
-    """One of the possible ways, and whether what is known of other columns had to decide.
+    """One of the possible ways, None if nothing decides between them; and whether other columns decided.
 
     Args:
-        groups: ways that give the same values.
-        fits: whether a way fits what other columns are written in; None where these tell nothing.
+        groups: the possible ways, in groups that give the same values.
+        fits: whether a way agrees with other columns; None if these tell nothing.
     """
     if len(groups) == 1:
         group = groups[0]
@@ -169,12 +172,12 @@ def choose(
         fitting = [next(filter(fits, group)) for group in groups if any(map(fits, group))]
         if len(fitting) == 1:
             return fitting[0], True
-    # As a program writes it, rather than as a person may.
+    # The way of programs, if it is possible: most tables are written by them.
     return (PLAIN, False) if groups and PLAIN in groups[0] else (None, False)
 
 
 def parse_date(text: str, way: str) -> datetime | None:
-    """The moment, in UTC where a zone is named; None where the text is no date that is written this way.
+    """The moment, in UTC if a zone is named; None if the text is no date that is written in this way.
 
     >>> parse_date("01.03.2024", "31.03.2024"), parse_date("2024-02-30", "2024-03-31")
     (datetime.datetime(2024, 3, 1, 0, 0), None)
@@ -195,12 +198,13 @@ def parse_date(text: str, way: str) -> datetime | None:
 
 
 def _month(name: str) -> int:
-    """1 to 12 of an English name or its beginning, 0 of any other word."""
+    """1 to 12 for an English name of a month or its beginning, 0 for any other word."""
     known = (place for place, month in enumerate(_MONTHS, 1) if month.startswith(name))
     return next(known, 0)
 
 
 def _zone(zone: str | None) -> timedelta:
+    """How far a zone, such as "+01:00" or "Z", is ahead of UTC; 0 if None."""
     if zone in (None, "Z"):
         return timedelta(0)
     assert zone is not None
@@ -209,7 +213,7 @@ def _zone(zone: str | None) -> timedelta:
 
 
 def date_like(text: str) -> bool:
-    """Whether a text is built as a date is, in any way.
+    """Whether a text has the form of a date in any way, even if there is no such day.
 
     >>> date_like("31.02.2024"), date_like("row 12")
     (True, False)
@@ -218,10 +222,10 @@ def date_like(text: str) -> bool:
 
 
 def date_ways(texts: Collection[str]) -> list[tuple[str, ...]]:
-    """The possible ways of some dates, in groups that give the same days.
+    """The ways in which all texts can be read as dates, in groups that give the same moments.
 
     Args:
-        texts: without those that are missing.
+        texts: of a column, without those that are missing.
     """
     distinct = set(texts)
     groups: dict[tuple[datetime, ...], list[str]] = {}
@@ -244,7 +248,7 @@ def _all_read(texts: Collection[str], read: Callable[[str], Read | None]) -> lis
 
 
 def parsed_dates(texts: Sequence[str | None], way: str) -> tuple[NDArray[np.datetime64], NDArray[np.bool_]]:
-    """(N,) moments, NaT for None and for texts that are no dates, and (N,) which texts are none.
+    """(N,) moments, NaT for None and for texts that are no dates; and (N,) which texts are no dates.
 
     Args:
         texts: None where a cell is missing.
@@ -254,7 +258,7 @@ def parsed_dates(texts: Sequence[str | None], way: str) -> tuple[NDArray[np.date
     for text in texts:
         if text not in known:
             assert text is not None
-            # A year that comes first leaves no doubt.
+            # ISO dates are read in any column: a year that comes first leaves no doubt.
             known[text] = parse_date(text, ISO) or parse_date(text, way)
     moments = np.array([known[text] for text in texts], dtype="datetime64[us]")
     bad = np.array([text is not None and known[text] is None for text in texts], dtype=bool)

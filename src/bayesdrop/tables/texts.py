@@ -1,4 +1,4 @@
-"""Tables of text: their encoding, their separator, and their rows, never with a cell changed."""
+"""Tables of text: their encoding, their separator, and their rows; no cell is ever changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["CSV", "TextTable", "open_csv"]
 _PLAIN = (".csv", ".tsv", ".txt")
 CSV = (*_PLAIN, *(plain + packed for packed in PACKED for plain in _PLAIN))
 _SEPARATORS = ("\t", ";", ",", "|")
-#: what a file begins with that says how it is encoded; the longer ones first
+#: byte order marks, which say how a file is encoded; those that others begin with come later
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -28,8 +28,9 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_BLOCK = 1 << 20
-#: control characters that no text has, but for a few
+#: bytes that are decoded at a time
+_BYTES = 1 << 20
+#: control characters that texts do not have
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f"))
 
 
@@ -39,7 +40,7 @@ class _BadCells(ValueError):
 
 @dataclass(frozen=True)
 class TextTable:
-    """A CSV that is there to be read.
+    """A CSV whose encoding, separator and header are known.
 
     Attributes:
         path: the file.
@@ -69,8 +70,8 @@ class TextTable:
                 io.TextIOWrapper(data, encoding=self.encoding, newline="") as file,
             ):
                 reader = csv.reader(file, delimiter=separator or self.separator, strict=True)
-                # Empty lines before the header, and those that a spreadsheet makes of an empty row.
-                header = next((cells for cells in reader if _says_something(cells)), None)
+                # Skips empty lines before the header, ",,," of a spreadsheet's empty row among them.
+                header = next((cells for cells in reader if _may_be_header(cells)), None)
                 if header is None:
                     raise ValueError(f"{self.named} is empty: it has no header.")
                 yield itertools.chain([header], reader)
@@ -109,27 +110,29 @@ class TextTable:
             yield found
 
 
-def _says_something(cells: list[str]) -> bool:
+def _may_be_header(cells: list[str]) -> bool:
+    """Whether a line has a name of a column, or is of a single column."""
     return len(cells) == 1 or any(cell.strip() for cell in cells)
 
 
 def open_csv(
     path: Path, named: Path, ending: str, *, separator: str | None, encoding: str | None
 ) -> TextTable:
-    """A CSV, its encoding and separator told, its header read.
+    """A CSV, with its encoding and separator found and its header read.
 
     Args:
         path: the file.
         named: what it is called in errors.
         ending: of its name, which says how it is packed.
-        separator: between the cells; told from the header if None.
-        encoding: of the text; told from the bytes if None.
+        separator: between the cells; found from the header if None.
+        encoding: of the text; found from the bytes if None.
     """
     if separator is not None and (len(separator) != 1 or separator in '"\r\n\0 '):
         want = "one character, no quote, space or line end"
         raise ValueError(must("open_table", "separator", want, separator))
     if not ending and (other := kind_of(path)) is not None:
-        raise ValueError(f"{named} is no text: it looks like a file that ends in {other}. Give it that name.")
+        hint = "Give its name that ending."
+        raise ValueError(f"{named} is no text: it looks like a file that ends in {other}. {hint}")
     encoding, note = _encoding(path, named, ending, encoding)
     table = TextTable(path, named, ending, encoding)
     separator = separator or _separator(table)
@@ -167,12 +170,13 @@ def _encoding(path: Path, named: Path, ending: str, asked: str | None) -> tuple[
     for mark, encoding in _MARKS:
         if start.startswith(mark):
             _decoded(path, named, ending, encoding)
-            return encoding, "" if encoding == "utf-8-sig" else f"{named} is {encoding.upper()}, by its mark."
+            note = f"{named} is {encoding.upper()}, by its byte order mark."
+            return encoding, "" if encoding == "utf-8-sig" else note
     try:
         _decoded(path, named, ending, "utf-8")
     except _NotDecoded as error:
         if b"\0" in start or sum(byte in _CONTROLS for byte in start) > len(start) / 100:
-            hint = "Is it UTF-16 without a mark? --encoding utf-16-le." if b"\0" in start else ""
+            hint = "Is it UTF-16? Say so with --encoding utf-16-le." if b"\0" in start else ""
             raise ValueError(
                 f"{error} It does not look like text of any other kind. {hint}".rstrip()
             ) from None
@@ -180,9 +184,10 @@ def _encoding(path: Path, named: Path, ending: str, asked: str | None) -> tuple[
         return "utf-8", ""
     try:
         _decoded(path, named, ending, "cp1252")
+        found, name = "cp1252", "Windows-1252 (cp1252)"
     except _NotDecoded:
-        return "latin-1", f"{named} is not UTF-8; it is read as Latin-1. Else: --encoding."
-    return "cp1252", f"{named} is not UTF-8; it is read as Windows-1252 (cp1252). Else: --encoding."
+        found, name = "latin-1", "Latin-1"
+    return found, f"{named} is not UTF-8; it is read as {name}. If that is wrong: --encoding."
 
 
 class _NotDecoded(ValueError):
@@ -190,12 +195,12 @@ class _NotDecoded(ValueError):
 
 
 def _decoded(path: Path, named: Path, ending: str, encoding: str) -> None:
-    """Raise unless the whole file is text of this encoding: what is wrong is known before a row is used."""
+    """Raise unless the whole file is text of this encoding, so that an error comes before any row is used."""
     decoder = codecs.getincrementaldecoder(encoding)("strict")
     with open_bytes(path, ending) as file:
         try:
-            while block := file.read(_BLOCK):
-                decoder.decode(block)
+            while part := file.read(_BYTES):
+                decoder.decode(part)
             decoder.decode(b"", final=True)
         except UnicodeError as error:
             raise _NotDecoded(_undecodable(named, encoding, error)) from error
@@ -204,4 +209,4 @@ def _decoded(path: Path, named: Path, ending: str, encoding: str) -> None:
 def _undecodable(named: Path, encoding: str, error: UnicodeError) -> str:
     name = {"utf-8": "UTF-8", "utf-8-sig": "UTF-8"}.get(encoding, encoding)
     reason = getattr(error, "reason", str(error))
-    return f"{named}: the text must be {name}, as told or asked for ({reason})."
+    return f"{named}: the text must be {name}; it is not ({reason})."

@@ -1,4 +1,4 @@
-"""Bytes of a file, unpacked on the way, and never more of them than a table of its size can hold."""
+"""Bytes of a file, unpacked as they are read, and never more of them than is reasonable for its size."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bayesdrop.errors import require
 
 __all__ = ["PACKED", "Bomb", "Refused", "check_zip", "kind_of", "open_bytes"]
 
-#: what a file may unpack to: up to this many bytes, and beyond so many times its own size
+#: what a file may unpack to: so many bytes in any case, or so many times its own size
 LARGE, LARGEST_RATIO = 100_000_000, 200
 
 
 class Refused(ValueError):
-    """A file of another program that cannot be read as a table, in a sentence of ours."""
+    """A file that cannot be read as a table, for a reason that the message gives."""
 
 
 class Bomb(Refused):
@@ -41,7 +41,7 @@ PACKED: dict[str, tuple[str, Callable[[BinaryIO], Any]]] = {
     ".xz": ("xz", lzma.LZMAFile),
     ".zst": ("zstd", _zstd),
 }
-#: how files begin that are not plain text
+#: the first bytes of files that are not plain text, and the ending of such files
 _BEGINNINGS = (
     (b"\x1f\x8b", ".csv.gz"),
     (b"\xfd7zXZ\0", ".csv.xz"),
@@ -52,7 +52,7 @@ _BEGINNINGS = (
 
 
 def kind_of(path: Path) -> str | None:
-    """The ending that suits what a file holds, by how it begins; None for what may be text.
+    """The ending that suits what a file holds, by its first and last bytes; None if it may be text.
 
     Args:
         path: the file, whatever it is called.
@@ -63,7 +63,7 @@ def kind_of(path: Path) -> str | None:
         end = file.read(4)
     if start.startswith(b"PK\x03\x04"):
         return ".ods" if b"opendocument.spreadsheet" in start else ".xlsx"
-    # These begin as the name of a column might.
+    # More than the first bytes, which a name of a column might begin with.
     if start.startswith(b"BZh") and start[4:10] == b"1AY&SY":
         return ".csv.bz2"
     if start[:4] == end and end in (b"PAR1", b"FEA1"):
@@ -72,7 +72,7 @@ def kind_of(path: Path) -> str | None:
 
 
 class _Unpacked(io.RawIOBase):
-    """A stream of unpacked bytes that counts them; damage is told as an error of ours."""
+    """A stream of unpacked bytes that counts them; errors of unpacking become a ValueError that names it."""
 
     def __init__(self, path: Path, inner: Any, kind: str, size: int) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ def open_bytes(path: Path, ending: str) -> BinaryIO:
 
 
 class _Closing(io.BufferedReader):
-    """A buffer that closes the file below the stream, which unpackers leave open."""
+    """A buffer that also closes the file below, which unpackers leave open."""
 
     def __init__(self, raw: io.RawIOBase, file: BinaryIO) -> None:
         super().__init__(raw, 1 << 16)
@@ -137,17 +137,17 @@ class _Closing(io.BufferedReader):
 
 
 def check_zip(path: Path, what: str) -> None:
-    """Raise unless a file is a sound archive whose parts unpack to a reasonable size.
+    """Raise unless a file is a zip archive whose files unpack to a reasonable size.
 
     Args:
         path: the file.
-        what: it should be, for errors.
+        what: what it should be, for errors: "an .xlsx file".
     """
     try:
-        # No part unpacks to more than the size that it declares: reading stops there.
+        # Declared sizes can be trusted: reading stops there.
         with zipfile.ZipFile(path) as archive:
-            total = sum(part.file_size for part in archive.infolist())
-    # An archive of a later version of the format is a RuntimeError to zipfile.
+            total = sum(file.file_size for file in archive.infolist())
+    # zipfile raises RuntimeError for an archive of a later version of the format.
     except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
         hint = "An old .xls file, or one with a password, must be saved as .xlsx first."
         raise Refused(f"{path} is damaged or not {what} ({error}). {hint}") from error

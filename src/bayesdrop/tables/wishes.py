@@ -1,4 +1,4 @@
-"""What a person says of a table's columns: options of a command, and a schema that was edited."""
+"""What a person asks of a table's columns: options of a command, and a schema that was edited."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bayesdrop.tables.spelling import DATES, NUMBERS, ZERO_ONE
 
 __all__ = ["EditedSchema", "check_known", "read_schema", "ways_of", "wishes_for"]
 
-#: fields of a column that mean something for its kind, besides its name, its kind and why
+#: by kind, the fields of a column that mean something, besides `name`, `kind` and `why`
 _FIELDS = {
     "numeric": {"format", "fill", "marked"},
     "boolean": {"fill", "marked"},
@@ -31,12 +31,12 @@ _DEFAULTS = {one.name: one.default for one in fields(Column)}
 
 @dataclass(frozen=True)
 class EditedSchema:
-    """What a schema file says; what it does not say is told from the cells.
+    """What a schema file says; the rest is inferred from the cells.
 
     Attributes:
         path: the file, for errors.
-        columns: what is wanted of columns, by name.
-        said: of the table: target, task, missing_marks, classes, target_format.
+        columns: what is asked of columns, by name.
+        said: what it says of the table, by field: target, task, missing_marks, classes, target_format.
     """
 
     path: str
@@ -47,7 +47,7 @@ class EditedSchema:
 def read_schema(path: str | os.PathLike[str]) -> EditedSchema:
     """Read a schema: one of a model folder, or one that `bayesdrop inspect --save` wrote, edited or not.
 
-    Fields that are not there are told from the cells; fields that are not known are errors.
+    Fields that are not there are inferred from the cells; fields that are not known are errors.
 
     Args:
         path: a JSON file.
@@ -77,6 +77,7 @@ def read_schema(path: str | os.PathLike[str]) -> EditedSchema:
 
 
 def _check_fields(given: Mapping[str, Any], known: Sequence[str], owner: str) -> None:
+    """Raise if there is a field that is not known."""
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -85,6 +86,7 @@ def _check_fields(given: Mapping[str, Any], known: Sequence[str], owner: str) ->
 
 
 def _check_table(path: Path, state: Mapping[str, Any]) -> None:
+    """Raise if what is said of the table is not of the right type."""
     wanted: dict[str, tuple[str, Any]] = {
         "target": ("a text", lambda value: isinstance(value, str)),
         "task": (f"one of {', '.join(get_args(Task))}", lambda value: value in get_args(Task)),
@@ -150,9 +152,11 @@ def ways_of(given: Sequence[str], known: Collection[str], option: str) -> dict[s
     """Ways to write numbers or dates: "1.234,5" for all columns (under ""), "price=1.234,5" for one.
 
     Args:
-        given: what was said.
+        given: values of the option.
         known: the ways that there are.
         option: its name, for errors.
+
+    Returns: ways by name of column.
     """
     found: dict[str, str] = {}
     for text in given:
@@ -165,7 +169,13 @@ def ways_of(given: Sequence[str], known: Collection[str], option: str) -> dict[s
 
 
 def check_known(asked: Collection[str], names: Sequence[str], owner: str = "") -> None:
-    """Raise where a column that was named is not there, with the one that may be meant."""
+    """Raise if a column that was asked for is not there, and name the one that may be meant.
+
+    Args:
+        asked: names of columns.
+        names: of the columns that are there.
+        owner: put before the error.
+    """
     for name in asked:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
@@ -183,16 +193,16 @@ def wishes_for(
     dates: Mapping[str, str] | None = None,
     edited: EditedSchema | None = None,
 ) -> dict[str, Wish]:
-    """What is wanted of every column. Options come before a schema file.
+    """What is asked of every column, by name. Options overrule a schema file.
 
     Args:
         names: of the columns.
-        categorical: columns whose numbers are names.
+        categorical: columns whose numbers are categories.
         ignore: columns to leave out.
-        keep: columns to use, even if they look like names of rows.
-        numbers: ways to write numbers, by column; that of "" holds for all others.
+        keep: columns to use, even if they look like identifiers of rows.
+        numbers: ways to write numbers, by column; "" stands for all others.
         dates: ways to write dates, likewise.
-        edited: what a file says.
+        edited: what a schema file says.
     """
     numbers, dates = numbers or {}, dates or {}
     twice = [name for name, count in Counter([*set(categorical), *set(ignore)]).items() if count > 1]

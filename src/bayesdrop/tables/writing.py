@@ -1,4 +1,4 @@
-"""Scored tables on disk: own columns as they were read, new ones beside them, whole or not there."""
+"""Scored tables on disk: a table's own columns as they were read, and new ones beside them."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def check_free(path: Path, *, force: bool, owner: str) -> None:
 
 @contextmanager
 def table_writer(output: Path, table: TableFile, names: Sequence[str]) -> Iterator[Write]:
-    """Takes frames and their new columns; the file appears under its name when the last one is written.
+    """A function that takes frames and their new columns; the file appears when the last one is written.
 
     Args:
         output: a file that `check_output` has seen.
-        table: the frames come from it.
+        table: that the frames are of.
         names: of the new columns.
     """
     with whole_file(output, owner="predict") as draft:
@@ -73,7 +73,7 @@ def table_writer(output: Path, table: TableFile, names: Sequence[str]) -> Iterat
 
 
 def write_frame(output: Path, frame: Any) -> None:
-    """Write a frame of ours, its texts made harmless where they go into a CSV.
+    """Write a frame that the library made; texts that go into a CSV are made harmless.
 
     Args:
         output: a file that `check_output` has seen.
@@ -92,7 +92,8 @@ def write_frame(output: Path, frame: Any) -> None:
 
 
 def _separator(output: Path, other: str) -> str:
-    return "\t" if ".tsv" in output.name.lower() else other
+    """A tab for .tsv files, else the other one."""
+    return "\t" if output.name.lower().endswith((".tsv", ".tsv.gz")) else other
 
 
 class _Lines:
@@ -106,8 +107,8 @@ class _Lines:
 
 
 def _csv_writer(file: TextIO, separator: str, table: TableFile, names: Sequence[str]) -> Write:
-    # The writer puts quotes around a cell that has a character of its line end: with "\r\n" around a
-    # carriage return too, which would else be read as the end of a row.
+    # The writer quotes cells that hold a character of its line end. With "\r\n" it so quotes a carriage
+    # return, which would else be read as the end of a row.
     writer = csv.writer(_Lines(file), delimiter=separator, lineterminator="\r\n")
     writer.writerow([*table.header, *map(harmless_cell, names)])
 
@@ -120,13 +121,14 @@ def _csv_writer(file: TextIO, separator: str, table: TableFile, names: Sequence[
 
 
 def _cells(series: Any) -> list[Any]:
-    """The cells as they are written; nothing for those that are missing."""
+    """The cells as they are written; "" for those that are missing."""
     gone = series.isna() if is_text(series) else missing_cells(series)
     cells = series.to_numpy(dtype=object)
     return ["" if lacking else cell for cell, lacking in zip(cells, gone, strict=True)]
 
 
 def _defused(values: NDArray[Any]) -> list[str]:
+    """Texts that no spreadsheet takes for a formula."""
     return [harmless_cell(str(value)) for value in values]
 
 

@@ -8,20 +8,20 @@ from bayesdrop.harmless import NUMBER
 
 __all__ = ["counted", "percent", "short_number", "written"]
 
-#: sizes that are written out; others have an exponent
+#: numbers between these sizes are written out; others have an exponent
 _LARGEST, _SMALLEST = 1e12, 1e-5
 
 
 def written(value: float, spread: float | None = None, *, digits: int = 3) -> str:
-    """A number with the digits that say something, thousands apart.
+    """A number with as many digits as mean something, and commas between thousands.
 
     With a spread, the last digit written is the third one of the spread: of 67,312.6 with a standard
-    deviation of 2,230 nobody knows more than 67,310. Without, so many digits of the number itself.
+    deviation of 2,230 nobody knows more than 67,310. Without, the number has so many digits.
 
     Args:
-        value: the number; "-" is written for NaN.
+        value: the number; NaN is written "-".
         spread: how far it may be off, or how far its neighbours lie from it; above 0.
-        digits: of the number, or of the spread.
+        digits: of the spread, or without one, of the number.
 
     >>> written(67312.6), written(67312.6, 2230), written(0.000123456), written(3.0), written(12.3456, 0.5)
     ('67,300', '67,310', '0.000123', '3', '12.346')
@@ -38,17 +38,17 @@ def written(value: float, spread: float | None = None, *, digits: int = 3) -> st
     if max(abs(value), size) >= _LARGEST or size < _SMALLEST:
         more = math.floor(math.log10(abs(value))) - math.floor(math.log10(size)) if value else 0
         return f"{value:.{min(max(digits + more, 1), 15)}g}"
-    # Of the rounded size: 9.996 with three digits is 10.0, which has one decimal.
+    # By the rounded size: 9.996 with three digits is 10.0, which has one decimal.
     decimals = digits - 1 - math.floor(math.log10(float(f"{size:.{digits - 1}e}")))
     text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"
-    # 63.0 stands for 63.02; 3 and 0.5 are what they are.
+    # Zeros at the end stay if they were rounded: 63.02 is 63.0, but 3 and 0.5 are exact.
     if spread is None and "." in text and value == round(value, decimals):
         text = text.rstrip("0").rstrip(".")
     return text
 
 
 def short_number(cell: str) -> str:
-    """The text of a cell; a number of many digits with six of them, and "(empty)" for nothing.
+    """The text of a cell; a number with many decimals has six digits, an empty cell is "(empty)".
 
     >>> short_number("0.658256178520381"), short_number("123456789"), short_number("a lengthy name")
     ('0.658256', '123456789', 'a lengthy name')
@@ -63,7 +63,7 @@ def short_number(cell: str) -> str:
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """A share of 1 as "95.1 %"; "-" is written for NaN."""
+    """A share of 1 as "95.1 %"; NaN as "-"."""
     return "-" if math.isnan(share) else f"{100 * share:.{decimals}f} %"
 
 
