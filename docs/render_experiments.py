@@ -39,14 +39,14 @@ the numbers as printed beside ours, what the paper claims and whether it held, t
 ```console
 $ bayesdrop experiments list
 $ bayesdrop experiments run NAME [--preset P|--quick] [--set key=value ...]
-      [--fresh] [--processes N] [-o DIR] [--from FILE]
+      [--fresh] [--processes N] [-o DIR] [--from FILE ...]
 $ bayesdrop experiments table [NAME]
 ```
 
 A run is made of pieces that are kept in the user's cache as they are finished: one that was interrupted goes
 on where it was, and `--fresh` starts anew. It writes a JSON file with all its numbers, and a picture that is
 drawn from that file. "not run" is a number for which the data or the time were not there; nothing is filled
-in. `--from` takes what a results file has already, where nothing that it depends on has changed (the UCI
+in. `--from` takes what results files have already, where nothing that it depends on has changed (the UCI
 tables). A preset other than the default, or settings of one's own, go to files of their own.
 The [data sets](data.md) have a page of their own.
 
