@@ -2,8 +2,8 @@
 
 The scheme of cascade-mnist on photographs: three small convolutions and a hidden layer with dropout classify
 all test images; those that they are least sure of go on to the VGG network of boluki2020-cifar, as it is
-before its dropouts. Costs are multiply-adds an image; of the weak model's draws, the last layer is counted
-for every one.
+trained there without dropout. Costs are multiply-adds for an image; of the weak model, the last layer is
+counted once for every draw, and all before it once.
 """
 
 from __future__ import annotations
