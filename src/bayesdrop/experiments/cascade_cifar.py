@@ -17,7 +17,7 @@ from torch import nn
 
 from bayesdrop.experiments.boluki2020_cifar import Config as Dropouts
 from bayesdrop.experiments.boluki2020_cifar import warm_key
-from bayesdrop.experiments.boluki2020_cifar.training import AUGMENT, ImageSplit, load_split, pretrained
+from bayesdrop.experiments.boluki2020_cifar.training import AUGMENT, CifarSplit, load_split, pretrained
 from bayesdrop.experiments.cascade import compared, described, draw_costs, multiply_adds
 from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.experiments.pieces import PieceCache
@@ -93,7 +93,7 @@ def _small(config: Config) -> nn.Sequential:
     )  # fmt: skip
 
 
-def _weak(config: Config, split: ImageSplit) -> dict[str, Any]:
+def _weak(config: Config, split: CifarSplit) -> dict[str, Any]:
     """Labels and scores of the weak model."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

@@ -25,7 +25,7 @@ from bayesdrop.predict import Prediction, predict
 
 __all__ = [
     "AUGMENT",
-    "ImageSplit",
+    "CifarSplit",
     "as_inputs",
     "load_split",
     "pretrain",
@@ -44,7 +44,7 @@ _LENGTH_SCALE = 1e-2
 AUGMENT = (RandomFlip(), RandomCrop(32, padding=4))
 
 
-class ImageSplit:
+class CifarSplit:
     """Standardised images: the first 9,000 of each training batch for training, the rest for validation.
 
     `train`, `validation` and `test` are images (N, 3, 32, 32) and labels (N,).
@@ -63,9 +63,9 @@ class ImageSplit:
         self.test = (as_inputs(data.x_test[:num_test]), data.y_test[:num_test])
 
 
-def load_split(warm: Mapping[str, Any], num_test: int = 10_000) -> ImageSplit:
+def load_split(warm: Mapping[str, Any], num_test: int = 10_000) -> CifarSplit:
     """The images of a run, `warm` being the key of its shared weights."""
-    return ImageSplit(warm["num_train"], warm["num_validation"], num_test)
+    return CifarSplit(warm["num_train"], warm["num_validation"], num_test)
 
 
 def as_inputs(images: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ def train_and_score(key: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
 
 def _fit(
     net: nn.Module,
-    split: ImageSplit,
+    split: CifarSplit,
     warm: Mapping[str, Any],
     *,
     epochs: int,
@@ -153,7 +153,7 @@ def _fit(
     net.eval()
 
 
-def _scores(net: nn.Module, split: ImageSplit, key: Mapping[str, Any]) -> dict[str, Any]:
+def _scores(net: nn.Module, split: CifarSplit, key: Mapping[str, Any]) -> dict[str, Any]:
     found = _scored(split, lambda x: _predicted(net, x, key))
     for place, rate in enumerate(rates(net).values(), 1):
         found[f"rates {place}"] = rate.reshape(-1).detach()
@@ -164,7 +164,7 @@ def _scores(net: nn.Module, split: ImageSplit, key: Mapping[str, Any]) -> dict[s
     return found
 
 
-def _scored(split: ImageSplit, predicted: Callable[[Tensor], Prediction]) -> dict[str, Any]:
+def _scored(split: CifarSplit, predicted: Callable[[Tensor], Prediction]) -> dict[str, Any]:
     """Scores of predictions of the test images; PAvPU's thresholds span the entropies of validation."""
     (x, y), (held_out, _) = split.test, split.validation
     prediction = predicted(x)

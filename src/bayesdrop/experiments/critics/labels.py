@@ -1,4 +1,4 @@
-"""Which labels to ask for: at random, by mutual information, or by the errors that they would spare."""
+"""Which labels to ask for: at random, by mutual information, or by the errors that they would prevent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from bayesdrop.experiments.active_learning import Asking, Task, learn
 from bayesdrop.experiments.injected.images import load_images, make_network
 
-__all__ = ["METHODS", "label_piece"]
+__all__ = ["LABEL_METHODS", "label_piece"]
 
-METHODS = ("random", "bald", "zero_one")
+LABEL_METHODS = ("random", "bald", "zero_one")
 
 
 def label_piece(key: Mapping[str, Any]) -> dict[str, Any]:
