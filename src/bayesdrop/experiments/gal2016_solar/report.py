@@ -30,7 +30,7 @@ def coverage(piece: Piece, y: Any, most: float = 2.0, noise: float = 0.0) -> flo
     Args:
         piece: what a model says.
         y: (M,) held-out values.
-        most: so many standard deviations.
+        most: number of standard deviations.
         noise: standard deviation of the noise, which is added to that of the function.
     """
     std = np.sqrt(np.asarray(piece["test_std"]) ** 2 + noise**2)
