@@ -154,6 +154,7 @@ def _tested(net: torch.nn.Module, data: MNIST, config: Config) -> dict[str, Any]
 
 
 def _described(where: str, prediction: Prediction) -> dict[str, Any]:
+    """Arrays of the picture: (T, A, 3) logits and probabilities of three classes, (A,) labels and scores."""
     logits = prediction.draws
     probs = logits.softmax(-1)
     # The three classes with the most probability over all angles, from the smallest digit to the largest.

@@ -162,7 +162,7 @@ def _calibration_error(problem: Problem, prediction: Prediction) -> float:
 
 
 def _scores(problem: Problem, variant: str) -> tuple[Score, ...]:
-    """Scores for the AUROC. One pass has no spread; with one noise level, entropy says no more than spread."""
+    """Scores of the AUROC; none for numbers without dropout, whose variance is the same for all."""
     if problem.kind == "number":
         return () if variant == NONE else ("epistemic",)
     return ("entropy",) if variant == NONE else ("mutual_information", "entropy")
