@@ -191,7 +191,7 @@ def test_a_run_that_is_killed_in_a_stretch_ends_as_one_that_is_not(
 ) -> None:
     key = whole_key("relu", steps=64, solver="adam", lr=1e-2, head_start=True)
     whole = train_curves([key], cache=PieceCache("whole", folder=tmp_path), progress=False)[0]
-    monkeypatch.setattr(training, "KEPT", 3)
+    monkeypatch.setattr(training, "CHECKPOINT_STEPS", 3)
     made = {"steps": 0}
     count = training.half_squared_error
 

@@ -13,7 +13,7 @@ import pytest
 
 from bayesdrop.data import DataNotFound
 from bayesdrop.experiments import PieceCache, boluki2020_recommender
-from bayesdrop.experiments.boluki2020_recommender import MODELS, PRESETS, Config, _parts, draw, run
+from bayesdrop.experiments.boluki2020_recommender import MODELS, PRESETS, Config, _tables, draw, run
 from bayesdrop.experiments.boluki2020_recommender.report import make_claims, make_rows
 from bayesdrop.experiments.boluki2020_recommender.trials import split_of
 from bayesdrop.recommend.autoencoder import Autoencoder
@@ -98,11 +98,11 @@ def test_a_data_set_that_is_not_at_hand_is_rows_that_were_not_run(
 
 def test_the_papers_annealing_is_shortened_on_smaller_data_only() -> None:
     for data, steps in (("movielens-1m", 200), ("movielens-20m", 40_000)):
-        part = _parts(Config(data=data))[0]
-        key = part.key("SIVAE, learnable", "the paper's", seed=0, beta=None)
+        table = _tables(Config(data=data))[0]
+        key = table.key("SIVAE, learnable", "the paper's", seed=0, beta=None)
         assert key["scaled"] == {"anneal_steps": steps}
-        assert "scaled" not in part.key("SIVAE, learnable", "our", seed=0, beta=None)
-        assert "scaled" not in part.key("EASE", "the paper's", seed=0, beta=None)
+        assert "scaled" not in table.key("SIVAE, learnable", "our", seed=0, beta=None)
+        assert "scaled" not in table.key("EASE", "the paper's", seed=0, beta=None)
 
 
 def test_every_row_of_the_table_can_be_made() -> None:

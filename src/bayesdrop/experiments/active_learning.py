@@ -1,4 +1,4 @@
-"""Active learning on images: labels are asked for in batches until accuracy is where it should be."""
+"""Active learning on images: labels are asked for in batches until accuracy has reached a target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bayesdrop.likelihoods import Categorical
 from bayesdrop.plots import finish_axes, new_figure, plot_acquisition
 from bayesdrop.predict import predict
 
-__all__ = ["Asking", "Task", "draw_curves", "learned", "run_methods"]
+__all__ = ["Asking", "Task", "draw_curves", "learn", "run_methods"]
 
 _NAMES = {"bald": "BALD", "batch_bald": "BatchBALD", "zero_one": "zero-one epistemic"}
 _SCORES = {
@@ -39,10 +39,10 @@ class Asking:
 
     methods: tuple[str, ...] = ("random", "bald")
     repeats: int = 5
-    start: int = 20  #: labels at first, as many of each class
+    start: int = 20  #: labels at first, the same number of each class
     batch: int = 20  #: labels asked for at a time
-    most: int = 1000  #: labels at which a run ends that has not got there
-    target: float = 0.95
+    most: int = 1000  #: a run that never reaches the target ends at so many labels
+    target: float = 0.95  #: test accuracy at which a run ends
     pool: int = 1000  #: images that are scored each time, drawn at random
     num_draws: int = 30
     steps: int = 80  #: of Adam after every batch of labels
@@ -74,11 +74,11 @@ def run_methods(
 
     Args:
         config: how labels are asked for.
-        function: a piece, from its key to what `learned` gives.
+        function: key -> piece, which is what `learn` returns.
         cache: of the pieces.
         progress: whether to draw a bar.
     """
-    # As the keys of all pieces so far have it.
+    # Stored pieces have these two fields in their keys: they stay, with one value for all runs.
     settings = all_but(config) | {"methods": (), "repeats": 0}
     groups = {
         method: [{"method": method, "repeat": repeat, **settings} for repeat in range(config.repeats)]
@@ -111,21 +111,24 @@ def run_methods(
 
 
 def _needed(found: Mapping[str, Any], config: Asking) -> float:
-    """Labels at which accuracy first reached the target; the most there were if it never did."""
+    """Labels at which accuracy first reached the target; `most` if it never did."""
     for labels, accuracy in zip(found["labels"], found["accuracy"], strict=True):
         if accuracy >= config.target:
             return float(labels)
     return float(config.most)
 
 
-def learned(task: Task, config: Asking, method: str, repeat: int) -> dict[str, Any]:
-    """One run: numbers of labels, and the accuracy at each."""
+def learn(task: Task, config: Asking, method: str, repeat: int) -> dict[str, Any]:
+    """One run of active learning.
+
+    Returns: "labels", their number after every batch, and "accuracy" on test images with so many.
+    """
     x, y = task.x, task.y
     every = len(task.x_test) // config.num_test
     test, truth = task.inputs(task.x_test[::every]), task.y_test[::every]
     generator = torch.Generator().manual_seed(1000 * config.seed + repeat)
     order = torch.randperm(len(x), generator=generator)
-    # As many of each class: all methods of a repeat start alike.
+    # The same number of each class. All methods of a repeat start with the same labels.
     asked = torch.cat([order[y[order] == k][: config.start // 10] for k in range(10)])
     labels, accuracies = [], []
     with torch.random.fork_rng(devices=[]):
@@ -135,7 +138,7 @@ def learned(task: Task, config: Asking, method: str, repeat: int) -> dict[str, A
     optimizer = torch.optim.Adam(net.parameters(), lr=config.lr)
     while True:
         rows = len(asked)
-        # It goes on with the same optimiser and new noise, on minibatches drawn from all labels so far.
+        # Training goes on, with the same optimiser, on minibatches drawn from all labels so far.
         fit(
             net,
             (task.inputs(x[asked]), y[asked]),
@@ -159,8 +162,9 @@ def learned(task: Task, config: Asking, method: str, repeat: int) -> dict[str, A
 
 
 def _chosen(method: str, net: nn.Module, x: Tensor, config: Asking) -> Tensor:
-    """Which images of the pool to ask for; a random pool is in random order already."""
+    """(batch,) places in the pool of the images to ask for."""
     if method == "random":
+        # The pool is in random order already.
         return torch.arange(config.batch)
     prediction = predict(
         net, x, num_draws=config.num_draws, likelihood=Categorical(), keep_draws=True, seed=config.seed

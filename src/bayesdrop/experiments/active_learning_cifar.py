@@ -2,8 +2,8 @@
 
 What holds on digits need not hold on photographs: the loop of active-learning-mnist, with a somewhat larger
 network, 500 labels at first and 250 more at a time, those of highest score among 2000 images of the pool.
-BALD and the epistemic part under zero-one loss ask for what draws disagree about, entropy for all that is
-unclear, also what no label would make clear.
+BALD and the epistemic part under zero-one loss ask for what draws disagree about. Entropy asks for whatever
+is uncertain, even where another label would not help.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from bayesdrop.data import load_cifar10
-from bayesdrop.experiments.active_learning import Asking, Task, draw_curves, learned, run_methods
+from bayesdrop.experiments.active_learning import Asking, Task, draw_curves, learn, run_methods
 from bayesdrop.experiments.boluki2020_cifar.training import as_inputs
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Outcome
@@ -46,7 +46,7 @@ PRESETS = {"quick": Config(methods=("random", "bald"), repeats=1, most=1500, tar
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Every way to ask, from the same first labels."""
-    return run_methods(config, _learned, cache=cache, progress=progress)
+    return run_methods(config, _learn, cache=cache, progress=progress)
 
 
 def draw(outcome: Outcome) -> Any:
@@ -54,11 +54,11 @@ def draw(outcome: Outcome) -> Any:
     return draw_curves(outcome, "Active learning on CIFAR-10", lowest=25)
 
 
-def _learned(key: Mapping[str, Any]) -> dict[str, Any]:
+def _learn(key: Mapping[str, Any]) -> dict[str, Any]:
     config = Config(**{name: value for name, value in key.items() if name not in ("method", "repeat")})
     data = load_cifar10(num_batches=2 if config.most > 100 else 1)
     task = Task(data.x_train, data.y_train, data.x_test, data.y_test, as_inputs, _network)
-    return learned(task, config, key["method"], key["repeat"])
+    return learn(task, config, key["method"], key["repeat"])
 
 
 def _network() -> nn.Sequential:

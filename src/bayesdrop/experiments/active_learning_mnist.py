@@ -1,9 +1,9 @@
 """Active learning on MNIST after Gal, Islam & Ghahramani (2017): labels that 95 % accuracy needs.
 
 A small convolutional network with dropout learns from the labels so far; 20 more are then asked for, those
-of highest score among 1000 images of the pool, and it learns on, until its accuracy is at 95 %. The paper
-asks for 10 at a time, scores the whole pool and trains a larger network from scratch each time, so that its
-numbers are not set beside ours.
+of highest score among 1000 images of the pool, and it is trained further, until its accuracy is 95 %. The
+paper asks for 10 at a time, scores the whole pool and trains a larger network from scratch each time, so that
+its numbers are not set beside ours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from bayesdrop.data.mnist import load_mnist
 from bayesdrop.experiments.active_learning import Asking as Config
-from bayesdrop.experiments.active_learning import Task, draw_curves, learned, run_methods
+from bayesdrop.experiments.active_learning import Task, draw_curves, learn, run_methods
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Outcome
 
@@ -30,7 +30,7 @@ PRESETS = {"all": Config(methods=("random", "bald", "batch_bald", "entropy", "va
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """BALD against random."""
-    return run_methods(config, _learned, cache=cache, progress=progress)
+    return run_methods(config, _learn, cache=cache, progress=progress)
 
 
 def draw(outcome: Outcome) -> Any:
@@ -38,11 +38,11 @@ def draw(outcome: Outcome) -> Any:
     return draw_curves(outcome, "Active learning on MNIST", lowest=60)
 
 
-def _learned(key: Mapping[str, Any]) -> dict[str, Any]:
+def _learn(key: Mapping[str, Any]) -> dict[str, Any]:
     config = Config(**{name: value for name, value in key.items() if name not in ("method", "repeat")})
     data = load_mnist()
     task = Task(data.x_train, data.y_train, data.x_test, data.y_test, _inputs, _network)
-    return learned(task, config, key["method"], key["repeat"])
+    return learn(task, config, key["method"], key["repeat"])
 
 
 def _inputs(images: Tensor) -> Tensor:

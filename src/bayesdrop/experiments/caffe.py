@@ -1,4 +1,4 @@
-"""How the networks of 2016 were trained in Caffe, and what any classifier is trained on."""
+"""The optimiser of the papers' networks in Caffe, and the cross-entropy that classifiers are trained on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def descent(net: nn.Module, lr: float, weight_decay: float, momentum: float = MO
     Args:
         net: whose parameters are trained.
         lr: of the weights.
-        weight_decay: lambda of (lambda / 2) |W|^2, biases too.
+        weight_decay: lambda of (lambda / 2) |W|^2, which biases have too.
         momentum: of the steps.
     """
     biases = [value for name, value in net.named_parameters() if name.endswith("bias")]

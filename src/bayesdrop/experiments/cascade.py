@@ -1,4 +1,4 @@
-"""A weak fast model first, a strong one where it is uncertain: accuracy against cost."""
+"""Cascades: a fast, weak model answers first, a strong one where it is uncertain. Accuracy against cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCORES: tuple[ClassScore, ...] = get_args(ClassScore)
 
 
 def described(prediction: Prediction) -> dict[str, Any]:
-    """What a cascade needs of the weak model: its labels, and every score of how unsure it is."""
+    """What a cascade needs of the weak model: "label" (N,), and (N,) of every score of how unsure it is."""
     return {"label": prediction.label, **{name: metrics.uncertainty(prediction, name) for name in _SCORES}}
 
 
@@ -37,14 +37,14 @@ def compared(
     strong_name: str,
     seed: int,
 ) -> Outcome:
-    """Accuracy and cost of the cascade, by what ranks the images.
+    """Accuracy and cost of the cascade, for every score that may choose the images that are passed on.
 
     Args:
-        weak: see `described`.
-        strong: (N,) labels of the strong model.
-        y: (N,) labels.
-        weak_cost: of an image, in multiply-adds, all draws counted.
-        strong_cost: of an image.
+        weak: what `described` gives.
+        strong: (N,) labels that the strong model predicts.
+        y: (N,) true labels.
+        weak_cost: multiply-adds for an image, all draws counted.
+        strong_cost: multiply-adds for an image.
         shares: of images that are passed on; the first is 0.
         strong_name: of the strong model.
         seed: of the random order.
@@ -99,7 +99,7 @@ def multiply_adds(net: nn.Module, x: Tensor) -> dict[str, int]:
 
     Args:
         net: in eval mode.
-        x: (1, ...), a row.
+        x: (1, ...), the row.
     """
     counted: dict[str, int] = {}
     hooks = []

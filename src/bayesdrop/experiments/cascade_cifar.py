@@ -2,8 +2,8 @@
 
 The scheme of cascade-mnist on photographs: three small convolutions and a hidden layer with dropout classify
 all test images; those that they are least sure of go on to the VGG network of boluki2020-cifar, as it is
-before its dropouts. Costs are multiply-adds an image; of the weak model's draws, the last layer is counted
-for every one.
+trained there without dropout. Costs are multiply-adds for an image; of the weak model, the last layer is
+counted once for every draw, and all before it once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import nn
 
 from bayesdrop.experiments.boluki2020_cifar import Config as Dropouts
 from bayesdrop.experiments.boluki2020_cifar import warm_key
-from bayesdrop.experiments.boluki2020_cifar.training import AUGMENT, Split, load_split, pretrained
+from bayesdrop.experiments.boluki2020_cifar.training import AUGMENT, CifarSplit, load_split, pretrained
 from bayesdrop.experiments.cascade import compared, described, draw_costs, multiply_adds
 from bayesdrop.experiments.one_pass import one_pass
 from bayesdrop.experiments.pieces import PieceCache
@@ -93,7 +93,7 @@ def _small(config: Config) -> nn.Sequential:
     )  # fmt: skip
 
 
-def _weak(config: Config, split: Split) -> dict[str, Any]:
+def _weak(config: Config, split: CifarSplit) -> dict[str, Any]:
     """Labels and scores of the weak model."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

@@ -1,9 +1,9 @@
 """Gal & Ghahramani (2015), section 4.2: a weak fast model first, a strong one where it is uncertain (MNIST).
 
 A perceptron with 64 hidden units and dropout classifies all test images; those that it is least sure of go
-on to LeNet. The curve is accuracy against cost, in multiply-adds an image and as a share of LeNet's. The
-cost of the weak model's draws is counted: what comes before its dropout is computed once, its last layer for
-every draw. The paper proposes the scheme and prints no numbers.
+on to LeNet. The curve is accuracy against cost, which is multiply-adds for an image as a share of LeNet's.
+The weak model's draws are counted: what comes before its dropout is computed once, its last layer for every
+draw. The paper proposes the scheme and prints no numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LeNet on MNIST, trained once and shared by the experiments on digits."""
+"""LeNet on MNIST, trained once and shared by several experiments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REVISION = 2
 
 @dataclass(frozen=True)
 class Recipe:
-    """How LeNet is trained: Caffe's solver, but for a learning rate that falls to 0 on a straight line."""
+    """How LeNet is trained: as in Caffe, except that the learning rate falls to 0 on a straight line."""
 
     where: Literal["last", "all"] = "last"  #: of dropout
     p: float = 0.5
@@ -69,7 +69,7 @@ def _trained(recipe: Recipe, data: MNIST, progress: bool) -> dict[str, Any]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         net = _network(recipe)
-        # What is drawn in training follows what the weights were drawn from.
+        # Random numbers of the training follow those of the first weights.
         generator = torch.Generator().set_state(torch.get_rng_state())
     train(
         net, data.x_train[: recipe.num_train], data.y_train[: recipe.num_train], recipe, generator, progress
@@ -91,8 +91,8 @@ def train(
         net: a classifier of `as_inputs`.
         images: (N, 28, 28) bytes.
         y: (N,) labels.
-        recipe: its `epochs`, `batch_size`, `lr`, `momentum` and `weight_decay` count.
-        generator: of the order and the noise.
+        recipe: of which `epochs`, `batch_size`, `lr`, `momentum` and `weight_decay` are used.
+        generator: of the order of the images and of the noise.
         progress: show a bar.
     """
     steps = recipe.epochs * -(-len(y) // recipe.batch_size)

@@ -2,8 +2,8 @@
 
     y = 10 sin(pi x_1 x_2) + 20 (x_3 - 1/2)^2 + 10 x_4 + 5 x_5 + e,     x ~ U(0, 1)^10,  e ~ N(0, 1)
 
-Five of the ten inputs do not matter. The noise is known to the networks, so that all that is left to learn
-are the function and the doubt about it. (Friedman, 1991, "Multivariate adaptive regression splines".)
+Five of the ten inputs have no effect. The networks are given the variance of e, so that all that is left to
+learn is the function, and how uncertain it is. (Friedman, 1991, "Multivariate adaptive regression splines".)
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from bayesdrop.predict import predict
 __all__ = ["INPUTS", "LAYERS", "NOISE_STD", "make_network", "sample_data", "train_network"]
 
 INPUTS = 10
-#: what is taken off y, and what it is divided by: about its mean and standard deviation
+#: about the mean and the standard deviation of y, by which it is standardised
 CENTRE, SCALE = 14.4, 4.9
-#: in the units of the networks
+#: of standardised y
 NOISE_STD = 1 / SCALE
-#: whose units are dropped
+#: layers whose units are dropped
 LAYERS = ("input", "hidden 1", "hidden 2", "hidden 3")
-#: points of a trace
+#: epochs whose rates are kept, evenly spread
 SHOWN = 60
 
 
 def sample_data(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """x (size, 10) with mean 0 and standard deviation 1, and y (size, 1) about so."""
+    """Standardised x (N, 10), and y (N, 1) with about mean 0 and standard deviation 1; N is `size`."""
     u = torch.rand(size, INPUTS, generator=generator)
     y = 10 * torch.sin(math.pi * u[:, 0] * u[:, 1]) + 20 * (u[:, 2] - 0.5) ** 2 + 10 * u[:, 3] + 5 * u[:, 4]
     y = y + torch.randn(size, generator=generator)
@@ -50,7 +50,7 @@ def make_network(key: Mapping[str, Any]) -> nn.Sequential:
     """Three hidden layers with dropout before each of the four weight layers.
 
     Args:
-        key: `width`, `length_scale`, `p` and `learned`: whether rates are learned, from p, or stay at p.
+        key: with `width`, `length_scale`, `p`, and `learned`: whether rates are learned from p on, or stay p.
     """
     options: dict[str, Any] = {"length_scale": key["length_scale"], "prior_on_bias": False}
 
@@ -62,10 +62,12 @@ def make_network(key: Mapping[str, Any]) -> nn.Sequential:
 
 
 def train_network(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A piece: a network trained on `size` rows with `seed`, and what it says of fresh ones.
+    """A piece: a network trained on `size` rows with `seed`, and what it says of new ones.
 
-    "weights" are root mean squares by layer of the paper's weights M = W / (1 - p), which masks of 0 and 1
-    are multiplied by; "spread" is the epistemic standard deviation.
+    Returns: by layer (4,) "rates", and "weights", root mean squares of the paper's weights M = W / (1 - p),
+    which are multiplied by masks of 0 and 1; "spread", the epistemic standard deviation, "rmse" and
+    "log_likelihood" on new rows; "elbo", nats per row, at the end of training; "steps" (E,) and the rates
+    after so many, "trace" (E, 4), or (E, 0) if they are fixed.
     """
     size, seed = key["size"], key["seed"]
     # The same rows for every network of a size and a seed.

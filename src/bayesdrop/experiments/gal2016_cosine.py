@@ -71,8 +71,8 @@ class Config:
     few_draws: int = 10
     num_paths: int = 5
     num_grid: int = 681
-    num_fine: int = 4001  #: places of the smoothness, half a unit of x to both sides of the last month
-    restarts: int = 3  #: of the process's parameters
+    num_fine: int = 4001  #: points where smoothness is measured, within half a unit of x of the last month
+    restarts: int = 3  #: further starts of the search for the process's parameters
     far: float = 3.0  #: x*
     seed: int = 0
 
@@ -114,16 +114,19 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
 
 
 def _network(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A piece: a network trained on the bound, what it says, and how smooth its draws are."""
+    """A piece: a network trained on the bound, what it says, and how smooth its draws are.
+
+    Returns: what `ask` gives, "exponent" of `smoothness`, and the last "loss".
+    """
     curve = co2_curve()
-    net = _made(key, curve)
+    net = _new_network(key, curve)
     bound = NegativeELBO(Gaussian(key["noise_std"]), num_data=len(curve.x))
     first = net[0]
     assert isinstance(first, nn.Linear)
     *inner, _ = [part for part in net if isinstance(part, BernoulliDropout)]
 
     def objective(model: nn.Module, x: Tensor, y: Tensor) -> ElboTerms:
-        """The bound, with the prior's penalty on the first layer's weights too, and none on phases."""
+        """The bound. Cosine networks: with the prior's penalty on the first weights too, none on phases."""
         terms: ElboTerms = bound(model, x, y)
         if key["name"] == "relu":
             return terms
@@ -143,8 +146,8 @@ def _network(key: Mapping[str, Any]) -> dict[str, Any]:
     return asked | {"exponent": smoothness(draws[..., 0]), "loss": float(history.loss[-1])}
 
 
-def _made(key: Mapping[str, Any], curve: Curve) -> nn.Sequential:
-    """Dropout before every layer but the first."""
+def _new_network(key: Mapping[str, Any], curve: Curve) -> nn.Sequential:
+    """A network with dropout before every layer but the first; cosine units start as the prior has them."""
     name, width = key["name"], key["width"]
     hidden = (width,) * DEPTHS[name]
     # v = K / l^2: the layer after K units has the length scale sqrt(K / v).
@@ -161,7 +164,10 @@ def _made(key: Mapping[str, Any], curve: Curve) -> nn.Sequential:
 
 
 def _units(config: Config, curve: Curve, prior: Mapping[str, float]) -> dict[str, Any]:
-    """The exact posterior of a network of random cosine units whose last weights alone are learned."""
+    """What the exact posterior says of a network of random cosine units that learns its last weights only.
+
+    Returns: "grid"; "mean" and "std" after "grid_" and "train_"; "grid_prior", the prior's "std".
+    """
     kernel = NetworkKernel(
         "cosine", length_scale=prior["length_scale"], variance=prior["prior_std"] ** 2
     ).given(num_units=config.width, seed=config.seed)
@@ -171,15 +177,15 @@ def _units(config: Config, curve: Curve, prior: Mapping[str, float]) -> dict[str
     for place, x in (("grid", grid.unsqueeze(1)), ("train", curve.x)):
         mean, std = process.marginals(curve.x, curve.y, x)
         found |= {f"{place}_mean": mean[:, 0], f"{place}_std": std}
-    # Some units vary from place to place in what they sum to, where infinitely many do not.
+    # The prior standard deviation of finitely many units depends on x.
     found["grid_prior"] = kernel(grid.unsqueeze(1)).diagonal().sqrt()
     return found
 
 
 def smoothness(draws: Tensor) -> float:
-    """By which power of the step second differences fall: 2 for smooth functions, 1.5 with kinks.
+    """The power of the step with which second differences fall: 2 for smooth functions, 1.5 with kinks.
 
-        log_2 (root mean square with step 2 h / with step h)
+        log_2 (root mean square of second differences with step 2 h / the same with step h)
 
     Args:
         draws: (T, N) functions on an even grid.
@@ -259,7 +265,7 @@ def _claims(config: Config, found: Mapping[str, dict[str, Any]]) -> list[Claim]:
 
 
 def _grows(text: str, config: Config, pieces: Mapping[str, dict[str, Any]], correction: str) -> Claim:
-    """At x* the standard deviation is more than `GROWTH` times its mean over the training months."""
+    """The standard deviation at x* is more than `GROWTH` times its mean over the training months."""
     inside = {name: float(np.asarray(piece["train_std"]).mean()) for name, piece in pieces.items()}
     ratios = {name: at(piece, "std", config.far) / inside[name] for name, piece in pieces.items()}
     holds = min(ratios.values()) > GROWTH

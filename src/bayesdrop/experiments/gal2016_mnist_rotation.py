@@ -2,8 +2,8 @@
 
 A digit that turns leaves the data step by step. Twelve rotations of one test image go through LeNet with
 dropout before its last layer, 100 times each; the picture shows what goes into the softmax and what comes
-out of it, for the classes that come out on top. A class may have softmax outputs near 1 and be as uncertain
-as can be.
+out of it, for the three classes with the most probability. A class may have softmax outputs near 1 and be as
+uncertain as can be.
 
 The paper names neither the image nor the angles nor the direction. Our image is the test image that LeNet is
 surest of among the ones; it is turned in equal steps, in both directions. The paper's last images are taken
@@ -46,7 +46,7 @@ PAPER_LABELS = "1 1 1 1 1 5 5 7 7 7 7 7"
 class Config:
     """Both networks of the paper: dropout before the last layer, and after all layers."""
 
-    num_angles: int = 12  #: of each direction, that upright among them
+    num_angles: int = 12  #: in each direction, upright included
     last_angle: float = 180.0  #: in degrees, in both directions
     num_draws: int = 100
     test_draws: int = 20  #: for the accuracy on all test images
@@ -80,7 +80,7 @@ def turned(image: Tensor, degrees: Tensor) -> Tensor:
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
-    """Test accuracy of both networks, and what they say of the turned digit."""
+    """The test accuracy of both networks, and what they say of the turned digit."""
     data = load_mnist()
     rows: list[Row] = []
     arrays: dict[str, Any] = {}
@@ -116,7 +116,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         arrays.update({"degrees": degrees, "pictures": pictures.round().to(torch.uint8)})
         arrays.update(_described(where, prediction))
         claims += _claims(name, prediction, degrees)
-    claims.append(_everywhere(rows))
+    claims.append(_all_layers(rows))
     notes = (
         f"The paper's classes: {PAPER_LABELS}. Its image and its angles are not known.",
         "Angles are anticlockwise; those below 0 are clockwise.",
@@ -125,7 +125,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     return Outcome(rows, claims, arrays, notes=notes)
 
 
-def _everywhere(rows: list[Row]) -> Claim:
+def _all_layers(rows: list[Row]) -> Claim:
+    """The claim about dropout after all layers, from the accuracies of both networks."""
     last_mc, last, all_mc, everywhere = (row.ours or 0.0 for row in rows)
     return Claim(
         "Gal & Ghahramani (2015), 4.2: dropout after every layer is inferior with averaged weights, and much "
@@ -137,6 +138,7 @@ def _everywhere(rows: list[Row]) -> Claim:
 
 
 def _tested(net: torch.nn.Module, data: MNIST, config: Config) -> dict[str, Any]:
+    """A piece: test accuracies, and the number of the test image that is most surely a 1."""
     x, y = as_inputs(data.x_test[: config.num_test]), data.y_test[: config.num_test]
     prediction = predict(
         net, x, num_draws=config.test_draws, seed=config.seed, likelihood=Categorical(), batch_size=500,
@@ -152,9 +154,10 @@ def _tested(net: torch.nn.Module, data: MNIST, config: Config) -> dict[str, Any]
 
 
 def _described(where: str, prediction: Prediction) -> dict[str, Any]:
+    """Arrays of the picture: (T, A, 3) logits and probabilities of three classes, (A,) labels and scores."""
     logits = prediction.draws
     probs = logits.softmax(-1)
-    # The classes that are ever on top, in the order of how much probability they have in all.
+    # The three classes with the most probability over all angles, from the smallest digit to the largest.
     order = prediction.probs.sum(0).argsort(descending=True)[:3].sort().values
     return {
         f"{where} classes": order,
@@ -168,14 +171,14 @@ def _described(where: str, prediction: Prediction) -> dict[str, Any]:
 
 
 def directions(degrees: Tensor) -> dict[str, Tensor]:
-    """Places of the angles of each direction, from upright to the last."""
+    """By direction, places of its angles in `degrees`, from upright to the last."""
     middle = len(degrees) // 2
     places = torch.arange(len(degrees))
     return {"anticlockwise": places[middle:], "clockwise": places[: middle + 1].flip(0)}
 
 
 def turns_into_a_seven(labels: Tensor) -> bool:
-    """Whether the classes begin with a 1 and end with a 7, up to an image that is a 1 again, if there is one.
+    """Whether the classes begin with a 1 and end with a 7, or come to a 7 before they are a 1 again.
 
     >>> turns_into_a_seven(torch.tensor([1, 1, 5, 7, 7, 1])), turns_into_a_seven(torch.tensor([1, 7, 5, 1]))
     (True, False)
@@ -187,7 +190,7 @@ def turns_into_a_seven(labels: Tensor) -> bool:
 
 
 def envelopes_intersect(logits: Tensor) -> Tensor:
-    """Whether the top class less two deviations is below another and two. (T, A, K) -> (A,)."""
+    """Whether mean - 2 std of the top class's logits is below another's mean + 2 std. (T, A, K) -> (A,)."""
     mean, std = logits.mean(0), logits.std(0)
     top = mean.argmax(-1, keepdim=True)
     lower = (mean - 2 * std).gather(1, top)

@@ -1,10 +1,11 @@
 """Gal & Ghahramani (2016), figure 1: the softmax of a function that extrapolates, and of its draws.
 
 The paper's figure is a sketch. A classifier learns two classes between the dashed grey lines; far from
-them, at x*, its function has left 0 far behind, and the softmax of that one function says "class 1 with
-probability 1". The softmax of a distribution over functions need not: the average of the draws' probabilities
-says how many of them agree. Here the sketch is a measurement: a dropout network, its point estimate (one pass
-with averaged weights) and its draws, on labels whose log-odds are 3 sin(2.5 x) between -2 and 2, at x* = 5.
+them, at x*, its function is far from 0, and the softmax of that one function says "class 1 with probability
+1". The softmax of a distribution over functions need not: the average of the draws' probabilities depends on
+how many of them agree. Here this is measured, at x* = 5, for a dropout network trained on labels whose
+log-odds are 3 sin(2.5 x) between -2 and 2: for its point estimate (one pass with averaged weights) and for
+its draws.
 
 Thresholds were written before the numbers were seen: the point estimate is sure if it gives some class 0.99
 or more in every run; the draws reflect uncertainty if the averaged confidence is 0.95 at most in the mean of
@@ -77,7 +78,13 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
 
 
 def _network(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A piece: the logit and the probability of class 1 over x, of a point estimate and of draws."""
+    """A piece: the logit and the probability of class 1 over x, of a point estimate and of draws.
+
+    Returns, on a grid (G,): "logit" and "point", its probability, of the point estimate; "low" and "high",
+    two standard deviations of logits about their mean, and "prob" of draws; "paths" (num_paths, G), logits of
+    draws. The training rows "x" and "y". Numbers at x*, whose names begin with "far_": "far_other" is the
+    share of draws that vote for the class with fewer votes. "data_confidence": mean at the training rows.
+    """
     generator = torch.Generator().manual_seed(key["seed"])
     x = EDGE * (2 * torch.rand(key["num_rows"], 1, generator=generator) - 1)
     y = torch.bernoulli(torch.sigmoid(3 * torch.sin(2.5 * x)), generator=generator)

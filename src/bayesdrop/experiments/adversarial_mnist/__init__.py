@@ -3,8 +3,8 @@
 "Well-calibrated uncertainty is crucial for many tasks in deep learning. From the detection of adversarial
 examples [...]": the first use that the paper names, of which it has no numbers.
 
-Images of digits are changed within a ball of radius eps, so that a network is wrong about them. The
-attacker knows its weights, and by degrees more:
+Images of digits are changed within a ball of radius eps, so that a network is wrong about them. Every
+attacker knows the weights; they differ in what else they know and want:
 
 - *FGSM* and *PGD* climb the loss of the averaged weights: they do not know of dropout;
 - *aware*: they climb the mean over drawn functions, so that what dropout adds is in the gradient;
@@ -16,7 +16,7 @@ one with Concrete rates. What is asked: how many digits are still right; whether
 information, of the draws tells attacked images from clean ones, and wrong from right among both; and
 whether the probability of the averaged weights (max softmax, one pass) would have done as well. The draws
 that judge are not those that the attacker saw. "Unseen" are attacked images that the network is wrong about
-while no less sure than 95 % of the clean ones.
+while its uncertainty is not above a limit that 5 % of the clean ones exceed.
 
 What dropout's uncertainty does *not* protect from stands in the claims, and on the page about attacks.
 `dataset=digits` has the small images of scikit-learn and a perceptron, and needs no download.
@@ -49,9 +49,9 @@ class Config:
     radii: tuple[float, ...] = (0.1, 0.2, 0.3)
     norm: str = "linf"
     steps: int = 15  #: of PGD
-    attack_draws: int = 12  #: functions in a gradient of those who know of dropout
+    attack_draws: int = 12  #: draws in one gradient of an attacker who knows of dropout
     num_images: int = 300  #: that are attacked
-    num_draws: int = 30  #: that judge
+    num_draws: int = 30  #: of the predictions that are judged
     p: float = 0.5
     p_init: float = 0.1  #: where Concrete rates start
     length_scale: float = 1e-2

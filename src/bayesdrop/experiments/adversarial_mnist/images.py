@@ -26,7 +26,7 @@ class Images:
     y_train: Tensor
     x_test: Tensor
     y_test: Tensor
-    network: Callable[[float, MakeLayer], nn.Module]  #: from a rate and what makes layers to a network
+    network: Callable[[float, MakeLayer], nn.Module]  #: (drop rate, maker of dropout layers) -> new network
 
 
 def _mnist() -> Images:
@@ -38,7 +38,7 @@ def _mnist() -> Images:
 
 
 def _digits() -> Images:
-    """The first 1,400 images of scikit-learn's to train on, the others to test."""
+    """The 8 x 8 digits of scikit-learn: the first 1,400 to train on, the others to test."""
     datasets: Any = require("sklearn.datasets", extra="sklearn", owner="adversarial-mnist")
     x, y = datasets.load_digits(return_X_y=True)
     images, labels = torch.as_tensor(x, dtype=torch.float32) / 16, torch.as_tensor(y, dtype=torch.int64)
@@ -51,7 +51,7 @@ def _digits() -> Images:
     )
 
 
-#: by name; another set is another line
+#: loaders by name
 DATASETS: dict[str, Callable[[], Images]] = {"mnist": _mnist, "digits": _digits}
 
 

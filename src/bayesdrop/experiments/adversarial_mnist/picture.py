@@ -16,7 +16,7 @@ _SCORE = {PLAIN: "max softmax"}
 
 
 def draw(outcome: Outcome) -> Any:
-    """A column a network: accuracy above, AUROC of clean against attacked below."""
+    """A column for every network: accuracy above, AUROC of attacked against clean images below."""
     arrays = outcome.arrays
     figure = new_figure(12, 7)
     axes = figure.subplots(2, len(NETWORKS), sharex=True, sharey="row")

@@ -12,6 +12,7 @@ from bayesdrop.experiments.row import Claim, Row
 
 __all__ = ["gather_arrays", "make_claims", "make_notes", "make_rows"]
 
+#: the pieces of every seed, by network
 Found = Mapping[str, Sequence[Mapping[str, float]]]
 
 _SHOWN = (
@@ -30,7 +31,7 @@ def _attacks_of(network: str) -> list[str]:
 
 
 def _values(found: Found, network: str, name: str) -> list[float]:
-    """Of every seed that has the number."""
+    """A number of a piece, for every seed that has it."""
     return [piece[name] for piece in found[network] if name in piece]
 
 
@@ -44,7 +45,7 @@ def _row(found: Found, network: str, setting: str, name: str, metric: str, note:
 
 
 def make_rows(found: Found, config: Any) -> Iterator[Row]:
-    """Means over seeds and their standard errors; nothing found is "not run"."""
+    """Means over seeds and their standard errors; rows without numbers are "not run"."""
     for network in NETWORKS:
         yield _row(found, network, f"{network}, clean", name_of(0, "clean", "accuracy"), "accuracy (%)")
         for radius in config.radii:
@@ -75,7 +76,7 @@ def _rows_of(found: Found, network: str, radius: float, attack: str) -> Iterator
 
 
 def make_claims(found: Found, config: Any) -> Iterator[Claim]:
-    """Sentences and thresholds were fixed before any run. Means over seeds count."""
+    """Judged by means over seeds. Sentences and thresholds were fixed before any run."""
     drawn = (FIXED, LEARNED)
     places = [(network, radius) for network in drawn for radius in config.radii]
 
@@ -100,7 +101,7 @@ def make_claims(found: Found, config: Any) -> Iterator[Claim]:
         {_named(place): f"{a:.3f}, {b:.3f}" for place, (a, b) in pairs.items()},
         {_named(place): a > b for place, (a, b) in pairs.items()},
     )
-    rights = {
+    accuracies = {
         place: tuple(
             _mean(found, place[0], name_of(place[1], attack, "accuracy")) for attack in ("PGD, aware", "PGD")
         )
@@ -109,8 +110,8 @@ def make_claims(found: Found, config: Any) -> Iterator[Claim]:
     yield _every(
         "An attack that knows of dropout does more harm: accuracy under PGD through draws is not above that "
         "under PGD through averaged weights (%; aware, unaware).",
-        {_named(place): f"{a:.1f}, {b:.1f}" for place, (a, b) in rights.items()},
-        {_named(place): a <= b for place, (a, b) in rights.items()},
+        {_named(place): f"{a:.1f}, {b:.1f}" for place, (a, b) in accuracies.items()},
+        {_named(place): a <= b for place, (a, b) in accuracies.items()},
     )
     largest = [(network, max(config.radii)) for network in drawn]
     fooled = {place: auroc(*place, "PGD, aware and sure", "mutual information") for place in largest}

@@ -33,28 +33,32 @@ ATTACKS: dict[str, dict[str, Any]] = {
     "PGD, aware": {"many": True, "through": "draws", "goal": "wrong"},
     "PGD, aware and sure": {"many": True, "through": "draws", "goal": "sure"},
 }
-_OTHER_FUNCTIONS = 10**6  # seeds of the draws that judge, apart from the attacker's
+_SEED_OFFSET = 10**6  #: added to the seed of predictions, so that their draws are not the attacker's
 
 
 def name_of(radius: float, attack: str, measure: str) -> str:
-    """The name of a number in a piece."""
+    """What a number is called in a piece."""
     return f"{radius:g} | {attack} | {measure}"
 
 
 def attacked_and_judged(key: Mapping[str, Any]) -> dict[str, float]:
-    """All numbers of one network, by `name_of`; those of clean images have the attack "clean" at radius 0."""
+    """Train one network, attack it in every way, and measure what it says of the attacked images.
+
+    Returns: numbers by `name_of`; those of clean images have the attack "clean" and radius 0. For Concrete
+    dropout also "rate | <layer>".
+    """
     data = load_images(key["dataset"])
     net = _trained(key, data)
-    # Which images are attacked is the seed's choice, too.
+    # The seed chooses the images, too.
     rows = torch.randperm(len(data.y_test), generator=torch.Generator().manual_seed(key["seed"]))
     x, y = data.x_test[rows[: key["num_images"]]], data.y_test[rows[: key["num_images"]]]
-    clean = _Judged(net, key, x)
+    clean = _Predictions(net, key, x)
     found = {name_of(0, "clean", name): value for name, value in clean.accuracies(y)}
     for radius in key["radii"]:
         for attack, how in ATTACKS.items():
             if key["network"] == PLAIN and how["through"] == "draws":
                 continue
-            attacked = _Judged(net, key, _attacked(net, key, x, y, radius, how))
+            attacked = _Predictions(net, key, _attacked(net, key, x, y, radius, how))
             numbers = [*attacked.accuracies(y), *attacked.against(clean, y)]
             found |= {name_of(radius, attack, name): value for name, value in numbers}
     if key["network"] == LEARNED:
@@ -100,33 +104,37 @@ def _attacked(
     return fgsm(net, x, y, Categorical(), **options)
 
 
-class _Judged:
-    """What a network says of images: one pass of averaged weights, and draws where it has any."""
+class _Predictions:
+    """Of one network for the same images: by one pass with averaged weights, and by draws if it has any."""
 
     def __init__(self, net: nn.Module, key: Mapping[str, Any], x: Tensor) -> None:
         self.single = one_pass(net, x, Categorical())
         self.drawn: Prediction | None = None
         if key["network"] != PLAIN:
             self.drawn = predict(
-                net, x, num_draws=key["num_draws"], seed=_OTHER_FUNCTIONS + key["seed"],
+                net, x, num_draws=key["num_draws"], seed=_SEED_OFFSET + key["seed"],
                 likelihood=Categorical(), keep_draws=True, batch_size=500,
             )  # fmt: skip
 
     def scored(self) -> Iterator[tuple[str, Prediction, ClassScore]]:
-        """Every score of how unsure the network is: its name, and what it is of."""
+        """Ways to say how unsure the network is: name, prediction, and the score of that prediction."""
         yield "max softmax", self.single, "max_prob"
         if self.drawn is not None:
             yield "entropy", self.drawn, "entropy"
             yield "mutual information", self.drawn, "mutual_information"
 
     def accuracies(self, y: Tensor) -> Iterator[tuple[str, float]]:
-        """Per cent right."""
+        """Names and per cent right: by draws if there are any, and by averaged weights."""
         best = self.single if self.drawn is None else self.drawn
         yield "accuracy", 100 * float(metrics.accuracy(best, y))
         yield "accuracy, averaged weights", 100 * float(metrics.accuracy(self.single, y))
 
-    def against(self, clean: _Judged, y: Tensor) -> Iterator[tuple[str, float]]:
-        """Whether the scores tell attacked from clean, and wrong from right among both."""
+    def against(self, clean: _Predictions, y: Tensor) -> Iterator[tuple[str, float]]:
+        """How well each score tells these attacked images from clean ones, and wrong from right among both.
+
+        "unseen" is the percentage of attacked images with a wrong label whose score is not above a limit that
+        5 % of clean images exceed.
+        """
         for (name, ours, score), (_, theirs, _) in zip(self.scored(), clean.scored(), strict=True):
             yield f"AUROC, attacked, {name}", float(metrics.ood_auroc(theirs, ours, score=score))
             both, labels = _joined(theirs, ours), torch.cat([y, y])

@@ -1,9 +1,10 @@
 """Boluki et al. (2020), table 1, CamVid: dropouts in the middle layers of an FC-DenseNet.
 
-An FC-DenseNet without dropout is trained once for every seed, on crops; then each dropout stands in the
+An FC-DenseNet without dropout is trained once for every seed, on crops; then each dropout is put into the
 layers of the middle block, and all weights are trained further on whole frames. Bernoulli and Gaussian noise
-have fixed rates; Concrete and learnable rates start at the same and are learned, one for a layer, and one for
-every channel besides. Regular dropout is that of MC, predicted by the single pass without noise.
+have fixed rates; Concrete and learnable rates start at the same rates and are learned, one for each layer;
+learnable ones also with one for each channel. Regular dropout is the network of MC dropout, which predicts by
+a single pass without noise.
 
 The default is a quarter of the resolution, 90 x 120: a pixel is the mean colour of 16, and its label is the
 one that most of them have. Tests are at that resolution too. `--preset paper` has FC-DenseNet-103 and whole
@@ -34,7 +35,7 @@ class Config(Scale):
     methods: tuple[str, ...] = ("bernoulli", "gaussian", "concrete", "layer", "channel")
     p: float = 0.2  #: of fixed rates, and where learned ones start
     weight_regularizer: float = 1e-8
-    dropout_regularizer: float = 1.0  #: over N H W
+    dropout_regularizer: float = 1.0  #: d of `PixelLoss`, times N H W
 
 
 SMOKE = Config(**SECONDS, methods=("bernoulli", "layer"))
@@ -43,7 +44,7 @@ PRESETS = {
     "paper": Config(**{**PUBLISHED, "epochs": 700, "batch_size": 1, "num_draws": 10}),
 }
 
-#: noise and its options
+#: by method: the noise and its options
 _NOISES: dict[str, tuple[str, dict[str, Any]]] = {
     "bernoulli": ("bernoulli", {}),
     "gaussian": ("gaussian", {}),

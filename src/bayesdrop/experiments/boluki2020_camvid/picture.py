@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.experiments.boluki2020_camvid.report import VARIANTS
+from bayesdrop.experiments.boluki2020_camvid.report import TABLE_ROWS
 from bayesdrop.experiments.boluki2020_cifar.picture import THRESHOLD
 from bayesdrop.experiments.camvid.picture import draw_calibration, draw_rates
 from bayesdrop.experiments.row import Outcome
@@ -21,16 +21,16 @@ def draw(outcome: Outcome) -> Any:
     figure = new_figure(12.5, 4.0)
     certain, calibration, learned = figure.subplots(1, 3)
     curves, rates = {}, {}
-    for place, (name, variant) in enumerate(VARIANTS.items()):
-        if variant.method not in arrays["methods"]:
+    for place, (name, row) in enumerate(TABLE_ROWS.items()):
+        if row.method not in arrays["methods"]:
             continue
-        colour, stem = f"C{place}", f"{variant.method}: {variant.way}"
+        colour, stem = f"C{place}", f"{row.method}: {row.way}"
         curve = np.asarray(arrays[f"{stem}: pavpu"], float)
         places = np.linspace(0, 1, curve.shape[1])
-        plot_runs(certain, places, curve, band=None, color=colour, label=variant.title)
-        curves[variant.title] = (arrays[f"{stem}: confidence"], arrays[f"{stem}: frequency"], colour)
+        plot_runs(certain, places, curve, band=None, color=colour, label=row.title)
+        curves[row.title] = (arrays[f"{stem}: confidence"], arrays[f"{stem}: frequency"], colour)
         if name in ("concrete", "layer", "channel"):
-            rates[variant.title] = (arrays[f"{variant.method}: rates"], colour, "o-")
+            rates[row.title] = (arrays[f"{row.method}: rates"], colour, "o-")
     names = {"xlabel": THRESHOLD, "ylabel": "PAvPU of patches of 2 x 2"}
     finish_axes(certain, legend={"fontsize": 7}, **names)
     draw_calibration(calibration, curves)

@@ -11,8 +11,9 @@ import numpy as np
 from bayesdrop.experiments.camvid.notes import shared_notes
 from bayesdrop.experiments.row import Claim, Row, mean_and_error, paired, told
 
-__all__ = ["VARIANTS", "make_claims", "make_notes", "make_rows"]
+__all__ = ["TABLE_ROWS", "make_claims", "make_notes", "make_rows"]
 
+#: the pieces of every seed, by method
 Found = Mapping[str, Sequence[Mapping[str, Any]]]
 #: what is measured -> name in the table, factor
 METRICS = {
@@ -25,22 +26,22 @@ METRICS = {
 }
 
 
-class Variant(NamedTuple):
+class TableRow(NamedTuple):
     """A row of table 1."""
 
     title: str
-    method: str
-    way: str  #: of predicting
+    method: str  #: how its network is trained
+    way: str  #: "single" predicts by one pass without noise, "draws" by draws
     printed: tuple[float, float, float] | None  #: accuracy, IoU and PAvPU in percent
 
 
-VARIANTS = {
-    "regular": Variant("regular dropout", "bernoulli", "single", (86.65, 53.62, 81.17)),
-    "bernoulli": Variant("MC dropout", "bernoulli", "draws", (87.80, 54.40, 84.39)),
-    "gaussian": Variant("Gaussian dropout", "gaussian", "draws", (88.04, 54.85, 85.02)),
-    "concrete": Variant("Concrete dropout", "concrete", "draws", (88.64, 55.95, 83.81)),
-    "layer": Variant("learnable, every layer", "layer", "draws", (89.18, 60.42, 85.16)),
-    "channel": Variant("learnable, every channel", "channel", "draws", None),
+TABLE_ROWS = {
+    "regular": TableRow("regular dropout", "bernoulli", "single", (86.65, 53.62, 81.17)),
+    "bernoulli": TableRow("MC dropout", "bernoulli", "draws", (87.80, 54.40, 84.39)),
+    "gaussian": TableRow("Gaussian dropout", "gaussian", "draws", (88.04, 54.85, 85.02)),
+    "concrete": TableRow("Concrete dropout", "concrete", "draws", (88.64, 55.95, 83.81)),
+    "layer": TableRow("learnable, every layer", "layer", "draws", (89.18, 60.42, 85.16)),
+    "channel": TableRow("learnable, every channel", "channel", "draws", None),
 }
 #: fixed before the run: points of IoU that learned rates may be behind
 POINTS = 1.0
@@ -49,16 +50,16 @@ _LEARNED = ("concrete", "layer", "channel")
 
 def make_rows(found: Found) -> Iterator[Row]:
     """All measures of all methods, and the mean rates of those that are learned."""
-    for name, variant in _present(found).items():
-        printed = variant.printed or (None, None, None)
+    for name, row in _present(found).items():
+        printed = row.printed or (None, None, None)
         papers = {"accuracy": printed[0], "mean_iou_by_image": printed[1], "mean_pavpu": printed[2]}
         for measure, (metric, factor) in METRICS.items():
-            values = _values(found, variant, measure, factor)
-            note = "printed PAvPU is not comparable" if measure == "mean_pavpu" and variant.printed else ""
-            yield Row.of_runs(variant.title, metric, values, paper=papers.get(measure), note=note)
+            values = _values(found, row, measure, factor)
+            note = "printed PAvPU is not comparable" if measure == "mean_pavpu" and row.printed else ""
+            yield Row.of_runs(row.title, metric, values, paper=papers.get(measure), note=note)
         if name in _LEARNED:
-            means = [float(np.mean(piece["rates"])) for piece in found[variant.method]]
-            yield Row.of_runs(variant.title, "mean rate", means)
+            means = [float(np.mean(piece["rates"])) for piece in found[row.method]]
+            yield Row.of_runs(row.title, "mean rate", means)
 
 
 def make_claims(found: Found) -> Iterator[Claim]:
@@ -66,8 +67,8 @@ def make_claims(found: Found) -> Iterator[Claim]:
     present = _present(found)
     means = {
         measure: {
-            name: mean_and_error(_values(found, variant, measure, METRICS[measure][1]))[0]
-            for name, variant in present.items()
+            name: mean_and_error(_values(found, row, measure, METRICS[measure][1]))[0]
+            for name, row in present.items()
             if name != "channel"
         }
         for measure in ("accuracy", "mean_iou", "mean_pavpu")
@@ -128,9 +129,10 @@ def make_notes(config: Any, found: Found) -> list[str]:
     ]
 
 
-def _present(found: Found) -> dict[str, Variant]:
-    return {name: variant for name, variant in VARIANTS.items() if variant.method in found}
+def _present(found: Found) -> dict[str, TableRow]:
+    """The rows whose methods were run."""
+    return {name: row for name, row in TABLE_ROWS.items() if row.method in found}
 
 
-def _values(found: Found, variant: Variant, measure: str, factor: float) -> list[float]:
-    return [factor * piece[f"{variant.way}: {measure}"] for piece in found[variant.method]]
+def _values(found: Found, row: TableRow, measure: str, factor: float) -> list[float]:
+    return [factor * piece[f"{row.way}: {measure}"] for piece in found[row.method]]

@@ -4,7 +4,7 @@ A network of small convolutions is trained once for every seed, without dropout;
 head of two hidden layers with its own noise on both, and all weights are trained further. (The paper starts
 from weights of ImageNet in the same way.) Regular dropout is the network of MC dropout, by one pass; Gaussian
 and Bernoulli noise have fixed rates; Concrete and learnable rates start at the same and are learned, for
-every unit, for a layer, or one for all.
+every unit, for every layer, or one for all units.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PRESETS = {
         methods=("none", "regular", "bernoulli", "unit"), seeds=1, channels=((16,), (32,), (64,)),
         warm_epochs=2, epochs=1, num_train=20_000, num_test=5_000, num_draws=20,
     ),
-    #: the paper's network and length from its own weights of convolutions; weeks on a CPU
+    #: the paper's network and epochs, but from convolutions trained here; weeks on a CPU
     "paper": Config(
         seeds=1, depth=19, head=(4096, 4096), batch_norm=False, warm_epochs=100, epochs=300, batch_size=64,
         lr=1e-5, rate_lr=1e-2, num_draws=10,
@@ -68,7 +68,7 @@ PRESETS = {
 
 
 def warm_key(config: Config, seed: int) -> dict[str, Any]:
-    """What the weights that all methods of a seed start from depend on."""
+    """The key of the weights that all methods of a seed start from."""
     network = ("depth", "channels", "head", "batch_norm")
     training = ("warm_epochs", "batch_size", "warm_lr", "num_train", "num_validation")
     return {"seed": seed, **{name: getattr(config, name) for name in (*network, *training)}}
@@ -109,7 +109,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
 
 
 def _single(piece: Mapping[str, Any]) -> dict[str, Any]:
-    """What a network with dropout reaches by one pass."""
+    """From the piece of a network with dropout, what it reaches by one pass without noise."""
     single = "single "
     own = {name.removeprefix(single): value for name, value in piece.items() if name.startswith(single)}
     return {"seconds": piece["seconds"], **own}

@@ -42,7 +42,7 @@ def network(warm: Mapping[str, Any], method: Method, p: float) -> nn.Sequential:
     """The network of a method with new weights.
 
     Args:
-        warm: settings of the shared part.
+        warm: the key of the shared weights.
         method: what noise its head has, if any.
         p: of fixed rates, and where learned ones start.
     """

@@ -13,7 +13,7 @@ from bayesdrop.plots import finish_axes, new_figure, plot_reliability, plot_runs
 __all__ = ["THRESHOLD", "draw"]
 
 
-#: the axis of PAvPU
+#: the label of PAvPU's x axis
 THRESHOLD = "threshold of the entropy, least to largest of validation"
 
 

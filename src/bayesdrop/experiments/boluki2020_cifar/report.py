@@ -13,6 +13,7 @@ from bayesdrop.experiments.row import Claim, Row, mean_and_error
 
 __all__ = ["make_claims", "make_notes", "make_rows"]
 
+#: the pieces of every seed, by method
 Found = Mapping[str, Sequence[Mapping[str, Any]]]
 #: what is measured -> name in the table, factor
 METRICS = {
@@ -22,7 +23,7 @@ METRICS = {
     "ece": ("calibration error (%)", 100),
     "auroc": ("AUROC of errors by entropy", 1),
 }
-#: by so many paired standard errors a difference must differ from 0 to count
+#: a difference counts that is at least so many paired standard errors from 0
 _STANDARD_ERRORS = 2.0
 
 

@@ -25,7 +25,7 @@ from bayesdrop.predict import Prediction, predict
 
 __all__ = [
     "AUGMENT",
-    "Split",
+    "CifarSplit",
     "as_inputs",
     "load_split",
     "pretrain",
@@ -44,8 +44,11 @@ _LENGTH_SCALE = 1e-2
 AUGMENT = (RandomFlip(), RandomCrop(32, padding=4))
 
 
-class Split:
-    """Standardised images: the first 9,000 of each training batch for training, the rest for validation."""
+class CifarSplit:
+    """Standardised images: the first 9,000 of each training batch for training, the rest for validation.
+
+    `train`, `validation` and `test` are images (N, 3, 32, 32) and labels (N,).
+    """
 
     def __init__(self, num_train: int, num_validation: int, num_test: int) -> None:
         batches = max(
@@ -60,19 +63,19 @@ class Split:
         self.test = (as_inputs(data.x_test[:num_test]), data.y_test[:num_test])
 
 
-def load_split(warm: Mapping[str, Any], num_test: int = 10_000) -> Split:
-    """The images of a run."""
-    return Split(warm["num_train"], warm["num_validation"], num_test)
+def load_split(warm: Mapping[str, Any], num_test: int = 10_000) -> CifarSplit:
+    """The images of a run, `warm` being the key of its shared weights."""
+    return CifarSplit(warm["num_train"], warm["num_validation"], num_test)
 
 
 def as_inputs(images: Tensor) -> Tensor:
-    """Images (N, 3, 32, 32) of bytes, standardised colour by colour."""
+    """Images (N, 3, 32, 32) of bytes as inputs of the same shape, standardised colour by colour."""
     mean, std = (torch.tensor(values).reshape(3, 1, 1) for values in (_MEAN, _STD))
     return (images.float() / 255 - mean) / std
 
 
 def pretrain(warm: Mapping[str, Any]) -> dict[str, Any]:
-    """A network without dropout. Returns its weights by name."""
+    """A piece: a network without dropout. Returns its weights by name, and the CPU "seconds" they took."""
     start = time.process_time()
     split = load_split(warm)
     with torch.random.fork_rng(devices=[]):
@@ -84,7 +87,7 @@ def pretrain(warm: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weights(folder: str | Path, *, fresh: bool = False, processes: int = 1) -> PieceCache:
-    """Where the shared weights are kept, in the folder of all experiments' pieces."""
+    """The cache of the shared weights, in the folder of all experiments' pieces."""
     return PieceCache("boluki2020-cifar-weights", folder=folder, fresh=fresh, processes=processes)
 
 
@@ -102,11 +105,14 @@ def pretrained(warm: Mapping[str, Any], cache: PieceCache) -> nn.Sequential:
 
 
 def train_and_score(key: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
-    """One method from the shared weights of its seed, and how it does on the test images.
+    """A piece: one method trained from the shared weights of its seed, and its scores on the test images.
 
     Args:
         key: method, settings, and `warm`, the key of the shared weights.
         folder: where all experiments keep their pieces.
+
+    Returns: what `_scored` gives, for MC dropout also of one pass, with "single " before each name; "rates 1"
+    and "rates 2" of the two layers; the CPU "seconds" of training, shared epochs included.
     """
     start = time.process_time()
     warm, method = key["warm"], METHODS[key["method"]]
@@ -117,7 +123,7 @@ def train_and_score(key: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
     shared = weights(folder).find(warm)
     if shared is None:
         raise RuntimeError("boluki2020-cifar: the shared weights are gone. Run the experiment again.")
-    # The convolutions; the head is new, and the same for all methods of a seed but for its noise.
+    # Only convolutions are taken. The head is new: all methods of a seed start with the same weights there.
     features = {
         name: torch.from_numpy(value) for name, value in shared.items() if name.startswith("features")
     }
@@ -129,7 +135,13 @@ def train_and_score(key: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
 
 
 def _fit(
-    net: nn.Module, split: Split, warm: Mapping[str, Any], *, epochs: int, lr: float, rate_lr: float | None
+    net: nn.Module,
+    split: CifarSplit,
+    warm: Mapping[str, Any],
+    *,
+    epochs: int,
+    lr: float,
+    rate_lr: float | None,
 ) -> None:
     has_noise = any(isinstance(part, StochasticLayer) for part in net.modules())
     objective = NegativeELBO(Categorical(), num_data=len(split.train[0])) if has_noise else cross_entropy
@@ -141,7 +153,7 @@ def _fit(
     net.eval()
 
 
-def _scores(net: nn.Module, split: Split, key: Mapping[str, Any]) -> dict[str, Any]:
+def _scores(net: nn.Module, split: CifarSplit, key: Mapping[str, Any]) -> dict[str, Any]:
     found = _scored(split, lambda x: _predicted(net, x, key))
     for place, rate in enumerate(rates(net).values(), 1):
         found[f"rates {place}"] = rate.reshape(-1).detach()
@@ -152,7 +164,8 @@ def _scores(net: nn.Module, split: Split, key: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-def _scored(split: Split, predicted: Callable[[Tensor], Prediction]) -> dict[str, Any]:
+def _scored(split: CifarSplit, predicted: Callable[[Tensor], Prediction]) -> dict[str, Any]:
+    """Scores of predictions of the test images; PAvPU's thresholds span the entropies of validation."""
     (x, y), (held_out, _) = split.test, split.validation
     prediction = predicted(x)
     certain = metrics.pavpu(

@@ -1,8 +1,9 @@
 """Boluki et al. (2020), Table 2: recommenders with learnable dropout, and everything they are compared with.
 
-A semi-implicit VAE drops choices from a user's history, each item at a rate of its own that is learned
-without bias, and is compared with VAEs of other posteriors, priors and dropouts and with linear models. Users
-are held out whole; of each a fifth of the items must be ranked before all others (Liang et al., 2018).
+A semi-implicit VAE drops choices from a user's history, each item at a rate of its own, which is learned
+by an unbiased gradient, and is compared with VAEs of other posteriors, priors and dropouts and with linear
+models. Test users are not in training at all; of each, a fifth of the items is hidden and should be ranked
+before all others (Liang et al., 2018).
 
 The paper's data sets are large and not at hand: its numbers, for MovieLens-20M, stand beside ours for
 MovieLens-1M (and Gowalla) to be read for their order, not their size. Every network is run twice: with the
@@ -42,7 +43,7 @@ from bayesdrop.experiments.settings import picked
 
 __all__ = ["PRESETS", "SMOKE", "Config", "draw", "run"]
 
-#: raised with what a trial does
+#: raised when a trial computes something else
 REVISION = 2
 _FEW = ("SIVAE, learnable", "VAE, dropout", "VAE", "EASE", "popularity")
 
@@ -59,9 +60,9 @@ class Config:
     epochs: int | None = None  #: at the most; as the models have it if None
     hidden: int = 600
     latent: int = 200
-    sampled_items: int | None = None  #: of the softmax, beside those of a batch; all if None
+    sampled_items: int | None = None  #: in a step's softmax, beside those that its users chose; all if None
     file: str = ""  #: a table userId,movieId,rating for data = "file"
-    held_users: int = 1000  #: validation users, and as many to test on
+    held_users: int = 1000  #: validation users, and the same number of test users
     also: str = "gowalla"  #: a second data set, one seed, our settings; none if empty
     also_models: tuple[str, ...] = _FEW
     also_epochs: int | None = 10
@@ -113,26 +114,26 @@ PRESETS = {
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """Recall and NDCG of every model, and what the paper says of them."""
     rows: list[Row] = []
-    parts: list[_Part] = []
-    for part in _parts(config):
+    tables: list[_Table] = []
+    for table in _tables(config):
         try:
-            split_of(part.common)
-            parts.append(part)
+            split_of(table.common)
+            tables.append(table)
         except DataNotFound as error:
-            rows += [make_missing(part.data, model, recipe, str(error)) for model, recipe in part.rows()]
-    found = _pieces(parts, cache=cache, progress=progress)
+            rows += [make_missing(table.data, model, recipe, str(error)) for model, recipe in table.rows()]
+    found = _pieces(tables, cache=cache, progress=progress)
     claims: list[Claim] = []
     arrays: dict[str, Any] = {}
-    for part, trials in zip(parts, found, strict=True):
-        rows += make_rows(part.data, trials)
-        claims += make_claims(part.data, trials)
-        arrays.update(make_arrays(part.data, trials))
+    for table, trials in zip(tables, found, strict=True):
+        rows += make_rows(table.data, trials)
+        claims += make_claims(table.data, trials)
+        arrays.update(make_arrays(table.data, trials))
     return Outcome(rows, claims, arrays, make_notes(config.data))
 
 
 @dataclass(frozen=True)
-class _Part:
-    """What is run on one data set."""
+class _Table:
+    """The rows of one data set, and how often each is run."""
 
     data: str
     models: tuple[str, ...]
@@ -140,15 +141,22 @@ class _Part:
     num_seeds: int
     paper_seeds: int
     beta: float | None  #: weight of the divergence; chosen by validation users if None
-    common: Mapping[str, Any]  #: of every key
+    common: Mapping[str, Any]  #: what is in the keys of all its pieces
 
     def key(self, model: str, recipe: str, *, seed: int, beta: float | None) -> dict[str, Any]:
-        """Of a piece; its seed is counted from the first."""
+        """The key of a piece.
+
+        Args:
+            model: of the row.
+            recipe: of the row.
+            seed: 0 for the first run of the row, 1 for the next.
+            beta: weight of the divergence; chosen by validation users if None.
+        """
         first = int(self.common["split_seed"])
         key = {**self.common, "model": model, "recipe": recipe, "seed": first + seed, "beta": beta}
         if recipe != "the paper's" or not MODELS[model].has_recipes:
             return key
-        # In print the weight grows by 1 / 200,000 a step: to 0.2 in 40,000.
+        # As published, the weight grows by 1 / 200,000 in every step: it is 0.2 after 40,000.
         scaled = {"anneal_steps": 40_000} if self.data in PRINTED else dict(MODELS[model].scaled)
         return {**key, "scaled": scaled} if scaled else key
 
@@ -159,7 +167,7 @@ class _Part:
         return self.paper_seeds if recipe == "the paper's" else self.num_seeds
 
     def rows(self) -> list[tuple[str, str]]:
-        """Models and recipes."""
+        """Model and recipe of every row."""
         return [
             (model, recipe)
             for model in self.models
@@ -167,48 +175,50 @@ class _Part:
         ]
 
 
-def _parts(config: Config) -> list[_Part]:
+def _tables(config: Config) -> list[_Table]:
     common = picked(config, "hidden", "latent", "file") | {"split_seed": config.seed}
     names = ("epochs", "held_users", "sampled_items")
     first = {**common, "data": config.data, **picked(config, *names)}
     seeds = (config.num_seeds, config.paper_seeds)
-    parts = [_Part(config.data, config.models, config.recipes, *seeds, None, first)]
+    tables = [_Table(config.data, config.models, config.recipes, *seeds, None, first)]
     if config.also:
         own = {name: getattr(config, f"also_{name}") for name in names}
         second = {**common, "data": config.also, **own}
         beta = config.also_beta
-        parts.append(_Part(config.also, config.also_models, config.recipes[:1], 1, 1, beta, second))
-    return parts
+        tables.append(_Table(config.also, config.also_models, config.recipes[:1], 1, 1, beta, second))
+    return tables
 
 
-def _pieces(parts: Sequence[_Part], *, cache: PieceCache, progress: bool) -> list[Trials]:
-    """The trials of every part: first seeds choose the weight of the divergence, the others take it."""
-    found: list[dict[tuple[str, str], list[Mapping[str, Any]]]] = [{} for _ in parts]
+def _pieces(tables: Sequence[_Table], *, cache: PieceCache, progress: bool) -> list[Trials]:
+    """The trials of every table: first seeds choose the weight of the divergence, the others take it."""
+    found: list[dict[tuple[str, str], list[Mapping[str, Any]]]] = [{} for _ in tables]
 
-    def compute(asked: list[tuple[int, dict[str, Any]]], label: str) -> None:
-        keys = [key for _, key in asked]
+    def compute(planned: list[tuple[int, dict[str, Any]]], label: str) -> None:
+        """Pieces of (place of the table, key); they are put into `found`."""
+        keys = [key for _, key in planned]
         made = run_pieces(keys, trial, cache=cache, progress=progress, label=label)
-        for (place, key), piece in zip(asked, made, strict=True):
+        for (place, key), piece in zip(planned, made, strict=True):
             found[place].setdefault((key["model"], key["recipe"]), []).append(piece)
 
-    places = range(len(parts))
+    places = range(len(tables))
     # The second data set has the longest pieces: they begin first, so that no process waits for the last.
     first = [
-        (place, parts[place].key(*row, seed=0, beta=parts[place].beta))
+        (place, tables[place].key(*row, seed=0, beta=tables[place].beta))
         for place in reversed(places)
-        for row in parts[place].rows()
+        for row in tables[place].rows()
     ]
     compute(first, "recommenders, first seeds")
     others = [
-        (place, parts[place].key(model, recipe, seed=seed, beta=_beta(found[place][model, recipe][0])))
+        (place, tables[place].key(model, recipe, seed=seed, beta=_beta(found[place][model, recipe][0])))
         for place in places
-        for model, recipe in parts[place].rows()
-        for seed in range(1, parts[place].seeds_of(model, recipe))
+        for model, recipe in tables[place].rows()
+        for seed in range(1, tables[place].seeds_of(model, recipe))
     ]
     compute(others, "recommenders, other seeds")
-    return [{row: found[place][row] for row in parts[place].rows()} for place in places]
+    return [{row: found[place][row] for row in tables[place].rows()} for place in places]
 
 
 def _beta(piece: Mapping[str, Any]) -> float | None:
+    """The weight of the divergence that a trial chose; None for models that have none."""
     chosen = piece.get("chosen", {}).get("beta")
     return None if chosen is None else float(chosen)

@@ -56,9 +56,9 @@ PRINTED: dict[str, dict[str, tuple[str, str, str]]] = {
     },
 }
 
-#: weights of the divergence that validation users choose from, in the papers' settings: for every user
+#: in the papers' settings validation users choose among these weights of the divergence, which are per user
 _PAPER_BETAS = (0.07, 0.2, 0.6)
-#: of Liang et al.'s networks, for those that have no settings of their own in print
+#: settings of Liang et al., for networks whose own settings are not in print
 _LIANG = {
     "decoder_hidden": (600,),
     "activation": "tanh",
@@ -72,14 +72,14 @@ _LIANG = {
 
 @dataclass(frozen=True)
 class Model:
-    """A row."""
+    """A row of the table."""
 
-    #: options, and whether the paper's settings are wanted -> a recommender
+    #: (options, whether the paper's settings are wanted) -> a recommender
     make: Callable[[dict[str, Any], bool], Any]
-    #: of the paper's settings, for data with fewer users than the paper's
+    #: the paper's settings as they are changed for data with fewer users than the paper's
     scaled: Mapping[str, Any] = field(default_factory=dict)
-    has_recipes: bool = True
-    has_seeds: bool = True
+    has_recipes: bool = True  #: whether it is run with the paper's settings and with ours, or once
+    has_seeds: bool = True  #: whether a run depends on its seed
 
 
 def _sivae(dropout: str | None) -> Callable[[dict[str, Any], bool], Any]:
@@ -103,7 +103,7 @@ def _network(name: str, **own: Any) -> Callable[[dict[str, Any], bool], Any]:
 
 
 def _denoising(name: str) -> Callable[[dict[str, Any], bool], Any]:
-    """Its published settings are its defaults; the width of its one layer is the code's."""
+    """Published settings are its defaults; its hidden layer is as wide as a code."""
 
     def make(options: dict[str, Any], paper: bool) -> Any:
         from bayesdrop import recommend
@@ -114,7 +114,7 @@ def _denoising(name: str) -> Callable[[dict[str, Any], bool], Any]:
 
 
 def _plain(name: str, *given: str, **own: Any) -> Callable[[dict[str, Any], bool], Any]:
-    """With options of its own, and those of the run that are named."""
+    """A recommender with the options `own` and, of the run's options, those whose names are `given`."""
 
     def make(options: dict[str, Any], paper: bool) -> Any:
         from bayesdrop import recommend

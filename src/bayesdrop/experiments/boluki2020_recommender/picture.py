@@ -15,7 +15,7 @@ _CURVES = ("SIVAE, learnable", "SIVAE, concrete", "VAE, dropout", "VAE")
 
 
 def draw(outcome: Outcome) -> Any:
-    """Three panels, of the first data set."""
+    """Three panels on the first data set: training, final scores, and rates."""
     arrays = outcome.arrays
     data = next(iter(arrays), "").split("|")[0]
     names = [

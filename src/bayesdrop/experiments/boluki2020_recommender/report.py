@@ -13,12 +13,16 @@ from bayesdrop.experiments.row import Claim, Row
 
 __all__ = ["Trials", "make_arrays", "make_claims", "make_missing", "make_notes", "make_rows"]
 
+#: what `trial` returned for every seed, by model and recipe
 Trials = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 _METRICS = (("recall@20 (%)", "recall20"), ("recall@50 (%)", "recall50"), ("NDCG@100 (%)", "ndcg"))
 
 
 def make_rows(data: str, trials: Trials) -> Iterator[Row]:
-    """Three numbers a model and recipe, in per cent: means over seeds and users, errors over users."""
+    """For every model and recipe three scores, in per cent, and the time that training took.
+
+    Scores are means over seeds and users; their standard errors are over users.
+    """
     for (model, recipe), found in trials.items():
         printed, note = _printed(data, model)
         setting = _setting(data, model, recipe)
@@ -36,7 +40,7 @@ def make_missing(data: str, model: str, recipe: str, reason: str) -> Row:
 
 
 def _printed(data: str, model: str) -> tuple[tuple[str, str, str] | None, str]:
-    """What the paper prints for a data set, or else for MovieLens-20M; and what to say of it."""
+    """What the paper prints for a data set, or else for MovieLens-20M, and the note of the row."""
     if data in PRINTED:
         return PRINTED[data].get(model), ""
     printed = PRINTED["movielens-20m"].get(model)
@@ -48,7 +52,7 @@ def _setting(data: str, model: str, recipe: str) -> str:
 
 
 def _searched(piece: Mapping[str, Any]) -> str:
-    """What validation users chose."""
+    """The note of a row: what validation users chose."""
     if "chosen" not in piece:
         return ""
     chosen, tried = piece["chosen"], len(piece["search"])
@@ -57,7 +61,7 @@ def _searched(piece: Mapping[str, Any]) -> str:
 
 
 def make_arrays(data: str, trials: Trials) -> dict[str, Any]:
-    """For the picture: the course of training and the rates of first seeds, and NDCG of all."""
+    """For the picture: scores during training and learned rates of the first seed, and NDCG of all seeds."""
     arrays: dict[str, Any] = {}
     for (model, recipe), found in trials.items():
         for name in ("validation", "seconds", "rates", "popularity"):
@@ -68,7 +72,7 @@ def make_arrays(data: str, trials: Trials) -> dict[str, Any]:
 
 
 def make_claims(data: str, trials: Trials) -> Iterator[Claim]:
-    """What the paper says, each time for the paper's settings and for ours; two standard errors decide."""
+    """What the paper says, for its settings and for ours. A difference counts from two standard errors on."""
     for recipe in dict.fromkeys(recipe for _, recipe in trials):
         where = f"{data}, {recipe} settings"
 
@@ -136,7 +140,7 @@ def make_notes(data: str) -> list[str]:
 
 
 def _users(found: Sequence[Mapping[str, Any]], name: str) -> NDArray[np.float64]:
-    """(U,) means over seeds."""
+    """(U,) a score of every test user, mean over seeds."""
     value: NDArray[np.float64] = np.mean([np.asarray(piece[name]) for piece in found], axis=0)
     return value
 

@@ -1,4 +1,4 @@
-"""One model on one split: what it reaches, and what it took."""
+"""A trial: one model trained on one split of the users, and its scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ __all__ = ["split_of", "trial"]
 
 
 def trial(key: Mapping[str, Any]) -> dict[str, Any]:
-    """Recall@20, recall@50 and NDCG@100 of every test user, the course of training, and learned rates."""
+    """Train a model and score it on the test users.
+
+    Returns: "recall20", "recall50" and "ndcg" (at 100) of every test user, (U,) each, and "cpu_seconds". For
+    networks also what validation users chose ("chosen", "search") and, for every epoch, "validation" (NDCG)
+    and "seconds"; where every item has a rate, "rates" and "popularity", the share of users who chose it.
+    """
     from bayesdrop.metrics import ndcg_at, recall_at
     from bayesdrop.recommend.autoencoder import Autoencoder
 
@@ -52,7 +57,7 @@ def split_of(key: Mapping[str, Any]) -> Any:
     from bayesdrop.data.movielens import load_movielens_1m
     from bayesdrop.recommend import UserSplit
 
-    # Its users were split before.
+    # The file says which users are for training, for validation and for testing.
     if key["data"] == "movielens-1m":
         return UserSplit.of(load_movielens_1m())
     choices, min_items = _choices(key["data"], key.get("file", ""))
@@ -61,7 +66,7 @@ def split_of(key: Mapping[str, Any]) -> Any:
 
 
 def _choices(data: str, file: str) -> tuple[Any, int]:
-    """What users liked, and how many items a user must have: as Liang et al. (2018) filter."""
+    """What users liked, and how many items a user must have to be kept, as in Liang et al. (2018)."""
     from bayesdrop import data as sets
     from bayesdrop.recommend import Interactions
 

@@ -29,15 +29,15 @@ __all__ = ["SMOKE", "Config", "draw", "run"]
 
 @dataclass(frozen=True)
 class Config:
-    """All that the numbers depend on. The first network is the figure's; the others tell what is general."""
+    """All that the numbers depend on. The first network is the figure's; the others show what is general."""
 
     num_data: int = 3000
     keeps: tuple[float, ...] = (0.1, 0.3, 0.5, 0.7, 0.9)
     num_estimates: int = 200
     networks: int = 8
     other_keeps: tuple[float, ...] = (0.25, 0.75)  #: the grid of the further networks
-    trace_steps: int = 60
-    trace_every: int = 3
+    trace_steps: int = 60  #: of exact gradient descent
+    trace_every: int = 3  #: steps from one estimate along the descent to the next
     trace_estimates: int = 50
     trace_lr: float = 0.1
     seed: int = 0

@@ -15,7 +15,7 @@ __all__ = ["draw"]
 # Of Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 COLORS = ("#0072B2", "#56B4E9", "#009E73", "#999999", "#E69F00", "#D55E00")
 INK = "#1A1A1A"
-#: what is shown on the grid: ARM, DisARM and both relaxations
+#: places of the estimators that the grid shows: ARM, DisARM and both relaxations
 SHOWN = (0, 1, 4, 5)
 QUANTITIES = (("bias", "|bias|"), ("std", "std"), ("mse", "root of MSE"))
 
@@ -36,7 +36,7 @@ def draw(outcome: Outcome) -> Any:
 
 
 def _grid(figure: Any, arrays: Mapping[str, Any]) -> None:
-    """A map for every quantity and estimator; a row has one scale of colours."""
+    """A map for every quantity (row) and estimator (column); a row has one scale of colours."""
     axes = figure.subplots(len(QUANTITIES), len(SHOWN), sharex=True, sharey=True)
     keeps, names = arrays["keeps"], arrays["estimators"]
     ticks = range(len(keeps))
@@ -66,7 +66,7 @@ def _grid(figure: Any, arrays: Mapping[str, Any]) -> None:
 
 
 def _histogram(ax: Any, arrays: Mapping[str, Any]) -> None:
-    """Estimates at the middle of the grid as outlines, and the exact gradient."""
+    """Histograms of the estimates at one point of the grid, and the exact gradient there."""
     samples = arrays["samples"]
     first, second, exact = arrays["sampled_at"]
     low, high = np.quantile(samples, (0.001, 0.999))

@@ -20,10 +20,10 @@ CONCRETE = [place for place, estimator in enumerate(ESTIMATORS.values()) if not 
 
 
 def make_rows(grid: Grid, count: int) -> Iterator[Row]:
-    """Of the first network: bias, standard deviation and root mean squared error of every estimator.
+    """Bias, standard deviation and root mean squared error of every estimator, for the first network.
 
     Args:
-        grid: its survey.
+        grid: what `survey_grid` found of it.
         count: estimates at each point of the grid.
     """
     scale = _root_mean(grid["exact"])
@@ -47,8 +47,8 @@ def make_claims(
     """What the paper says of ARM and Concrete, and what is known of DisARM.
 
     Args:
-        grids: surveys of all networks.
-        descent: exact gradients and estimates along the exact descent of the first.
+        grids: what `survey_grid` found of all networks.
+        descent: what `follow_descent` found of the first.
         count: estimates at each point of a grid.
         trace_count: estimates at each point of the descent.
     """

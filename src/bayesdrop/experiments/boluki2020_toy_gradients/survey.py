@@ -17,7 +17,10 @@ __all__ = ["compute_piece", "follow_descent", "survey_grid"]
 def survey_grid(key: Mapping[str, Any]) -> dict[str, Any]:
     """A piece: bias, standard deviation and mean squared error of all estimators on a grid of one network.
 
-    Arrays have the axes (estimator, keep of unit 1, keep of unit 2, unit), without the first for "exact".
+    Returns: "bias", "std" and "mse", with the axes (estimator, keep chance of unit 1, of unit 2, unit);
+    "limit", the bias of infinitely many estimates, 0 except for relaxations; "exact", the gradient itself,
+    without the first axis. "samples" (estimators, count) are the estimates for unit 1 at one point of the
+    grid; "sampled_at" has that point's two keep chances and the exact gradient.
     """
     toy = Toy(key["num_data"], key["seed"])
     keeps, count = key["keeps"], key["count"]
@@ -25,7 +28,7 @@ def survey_grid(key: Mapping[str, Any]) -> dict[str, Any]:
     mean, std, mse, limit = (np.zeros(shape) for _ in range(4))
     exact = np.zeros(shape[1:])
     samples = np.zeros((len(ESTIMATORS), count))
-    # Not at 0.5, where ARM's two masks are opposite and DisARM is nearly exact.
+    # Not where both keep chances are 0.5: ARM's two masks are opposite there, and DisARM is nearly exact.
     shown = (3 * len(keeps) // 4, 3 * len(keeps) // 4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key["seed"])
@@ -54,7 +57,11 @@ def survey_grid(key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def follow_descent(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A piece: the exact gradient along its own descent, and means of a few estimates there."""
+    """A piece: exact gradient descent, and what estimates say of the gradient on the way.
+
+    Returns: "steps" (S,), every so many; "exact" (S, 2), the gradient there; "estimated" (S, estimators, 2),
+    means of `count` estimates; "keeps" (S, 2), the keep chances.
+    """
     toy = Toy(key["num_data"], key["seed"])
     a = torch.zeros(2, dtype=torch.float64)
     steps, exact, estimated, keeps = [], [], [], []

@@ -1,4 +1,4 @@
-"""The toy network: two hidden units that are dropped, its exact gradient, and estimates of it."""
+"""The toy network, with two hidden units that are dropped: its exact gradient, and estimates of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bayesdrop.objectives import arm_loss
 
 __all__ = ["ESTIMATORS", "Toy"]
 
-#: names as they are shown; a number is the temperature of a relaxation
+#: by the name that is shown: an estimator of `arm_loss`, or the temperature of a relaxation
 ESTIMATORS: dict[str, str | float] = {
     "ARM": "arm",
     "DisARM": "disarm",
@@ -25,7 +25,9 @@ ESTIMATORS: dict[str, str | float] = {
 
 
 class Toy:
-    """The network, its data, the exact gradient, and estimates of it. Gradients are in a = logit of keeping.
+    """The network, its data, the exact gradient, and estimates of it.
+
+    Gradients are with respect to a, the logits of the keep chances: unit k is kept with chance sigmoid(a_k).
 
     Args:
         num_data: points x ~ N(0, 1).
@@ -41,7 +43,7 @@ class Toy:
         self.y = (x * self.w) @ self.v.unsqueeze(1)
 
     def exact_loss(self, a: Tensor) -> Tensor:
-        """L(a), the sum over the four masks. Shape ()."""
+        """L(a), by the sum over the four masks. Shape ()."""
         keep = torch.sigmoid(a.double())
         parts = (self.hidden * self.v).double()
         total = torch.zeros((), dtype=torch.float64)
@@ -52,7 +54,7 @@ class Toy:
         return total
 
     def exact_gradient(self, a: Tensor) -> Tensor:
-        """dL/da_k = s_k (1 - s_k) mean_i (E[L_i | z_k = 1] - E[L_i | z_k = 0]). Shape (2,)."""
+        """dL/da_k = s_k (1 - s_k) mean_i (E[L_i | z_k = 1] - E[L_i | z_k = 0]), s_k = sigmoid(a_k). (2,)."""
         keep = torch.sigmoid(a.double())
         parts, y = (self.hidden * self.v).double(), self.y.double().squeeze(1)
         gradient = []
@@ -65,9 +67,9 @@ class Toy:
         return torch.stack(gradient)
 
     def relaxed_gradient(self, a: Tensor, temperature: float) -> Tensor:
-        """The gradient that Concrete estimates: of the loss under relaxed masks. Shape (2,).
+        """The gradient that Concrete estimates, that of the loss with relaxed masks. Shape (2,).
 
-        The loss is quadratic in the masks, so their first two moments suffice; those come by quadrature.
+        The loss is quadratic in the masks, so their first two moments suffice; quadrature gives those.
         """
         a = a.double().requires_grad_()
         keep = torch.sigmoid(a)

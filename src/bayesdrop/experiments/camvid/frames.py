@@ -1,4 +1,4 @@
-"""Frames of CamVid at a part of their resolution."""
+"""Frames of CamVid at a fraction of their resolution."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ __all__ = ["as_inputs", "averaged", "commonest", "load_frames"]
 
 #: mean and standard deviation of red, green and blue over the training frames
 _MEAN, _STD = (0.4116, 0.4255, 0.4321), (0.2976, 0.3015, 0.2976)
-#: the classes and void
+#: how many labels there are: the classes and void
 _LABELS = len(CAMVID_CLASSES) + 1
 
 
 @lru_cache(maxsize=6)
 def load_frames(part: Literal["train", "val", "test"], shrink: int) -> tuple[Tensor, Tensor]:
-    """Frames (N, 3, 360 / shrink, 480 / shrink) and their labels, bytes both; do not change them.
+    """Frames (N, 3, H, W) and labels (N, H, W), both bytes, with H = 360 / shrink and W = 480 / shrink.
+
+    They are kept for the next call: do not change them.
 
     Args:
         part: of the set.
-        shrink: how many pixels of a side become one.
+        shrink: squares of so many pixels a side become one pixel.
     """
     data = load_camvid(part)
     if shrink == 1:
@@ -37,7 +39,7 @@ def load_frames(part: Literal["train", "val", "test"], shrink: int) -> tuple[Ten
 
 
 def averaged(images: Tensor, size: int) -> Tensor:
-    """The mean colour of squares of pixels, to the nearest byte.
+    """The mean colour of every size x size square of pixels, to the nearest byte.
 
     (N, C, H, W) -> (N, C, H / size, W / size).
     """
@@ -45,9 +47,9 @@ def averaged(images: Tensor, size: int) -> Tensor:
 
 
 def commonest(labels: Tensor, size: int) -> Tensor:
-    """The label that most pixels of a square have, void as any other; of several, the first class.
+    """The label that most pixels of every size x size square have; void is counted as a label, too.
 
-    (N, H, W) -> (N, H / size, W / size), bytes.
+    Where several are as common, it is the first. (N, H, W) -> (N, H / size, W / size), bytes.
     """
     rows, height, width = labels.shape
     squares = labels.long().reshape(rows, height // size, size, width // size, size).movedim(2, 3).flatten(3)
@@ -57,6 +59,6 @@ def commonest(labels: Tensor, size: int) -> Tensor:
 
 
 def as_inputs(frames: Tensor) -> Tensor:
-    """Frames of bytes, standardised colour by colour."""
+    """Frames of bytes as inputs of the same shape, standardised colour by colour."""
     mean, std = (torch.tensor(values).reshape(3, 1, 1) for values in (_MEAN, _STD))
     return (frames.float() / 255 - mean) / std

@@ -32,8 +32,8 @@ class PixelLoss:
     w = l^2 / (2 N H W). Gal et al. print d = "0.01 x N x H x W": read as 0.01 / (N H W), it is the bound with
     its divergence multiplied by 0.01. Void pixels have a loss of 0 and are counted in H W.
 
-    Noise stands behind convolutions here, in the place of dropout, and what leaves a dropped channel goes to
-    all layers that follow: the 1 / (1 - p) that belongs to |W|^2 is left out. At w = 1e-8 it moves nothing.
+    Noise comes after convolutions here, where dropout would be, and a channel goes to all layers that follow,
+    so that no single |W|^2 has its factor 1 / (1 - p): it is left out. At w = 1e-8 that makes no difference.
 
     Args:
         num_data: N, frames for training.
@@ -46,7 +46,7 @@ class PixelLoss:
     weight: float = 1e-8
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        """The loss of a minibatch: frames and their labels."""
+        """The loss of a minibatch of frames (M, 3, H, W) and labels (M, H, W). Shape ()."""
         pixels = y.shape[-2] * y.shape[-1]
         maps = [value for value in model.parameters() if value.dim() == 4]
         penalty: Tensor = self.weight * torch.stack([value.square().sum() for value in maps]).sum()

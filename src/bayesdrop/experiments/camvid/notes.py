@@ -11,7 +11,7 @@ __all__ = ["shared_notes"]
 
 
 def shared_notes(config: Scale, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """On the network, the resolution, the shared weights, and what a run cost."""
+    """Sentences on the network, the resolution, the shared weights, and what a run cost."""
     height, width = 360 // config.shrink, 480 // config.shrink
     network = f"FC-DenseNet-{config.depth}"
     if config.depth is None:

@@ -11,17 +11,17 @@ from bayesdrop.plots import finish_axes, plot_reliability, plot_runs
 
 __all__ = ["draw_calibration", "draw_maps", "draw_rates"]
 
-#: of classes: sky, building, pole, road, pavement, tree, sign, fence, car, pedestrian, bicyclist
+#: of the classes sky, building, pole, road, pavement, tree, sign, fence, car, pedestrian and bicyclist
 _COLOURS = (
     "#88CCEE", "#882255", "#DDCC77", "#888888", "#CC79A7", "#117733", "#E69F00", "#661100", "#332288",
     "#D55E00", "#F0E442",
 )  # fmt: skip
-#: wrong, right, void
+#: of pixels that are wrong, right, and void
 _RIGHT = ("#C8102E", "#E8E8E8", "#9E9E9E")
 
 
 def draw_calibration(ax: Any, curves: Mapping[str, tuple[Any, Any, str]]) -> None:
-    """Frequency less probability against probability; 0 is calibrated.
+    """Frequency minus probability, against probability; a calibrated network is at 0.
 
     Args:
         ax: axes.
@@ -48,7 +48,7 @@ def draw_rates(ax: Any, curves: Mapping[str, tuple[Any, str, str]]) -> None:
 
 
 def draw_maps(axes: Any, arrays: Mapping[str, Any]) -> None:
-    """Prediction, errors, noise and model uncertainty of one frame a row.
+    """Prediction, errors, noise and model uncertainty; a row for every frame.
 
     Args:
         axes: (rows, 4) of them.
@@ -72,6 +72,6 @@ def draw_maps(axes: Any, arrays: Mapping[str, Any]) -> None:
 
 
 def _painted(labels: Any, colours: tuple[str, ...]) -> Any:
-    """(..., 3) bytes."""
+    """(...) labels as (..., 3) bytes of colour."""
     palette = [[int(colour[place : place + 2], 16) for place in (1, 3, 5)] for colour in colours]
     return np.array(palette, np.uint8)[labels]

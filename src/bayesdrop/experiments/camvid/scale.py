@@ -11,7 +11,7 @@ __all__ = ["MINUTES", "PUBLISHED", "SECONDS", "Scale"]
 
 @dataclass(frozen=True)
 class Scale:
-    """All that the shared weights and the length of a run depend on."""
+    """What the shared weights depend on, and how long methods are trained and with how many draws tested."""
 
     seeds: int = 1
     depth: Literal[56, 67, 103] | None = None  #: of a published FC-DenseNet; None for `blocks`
@@ -19,12 +19,12 @@ class Scale:
     middle: int = 8
     growth: int = 12
     first: int = 24
-    shrink: int = 4  #: pixels of a side that become one: 90 x 120 pixels
+    shrink: int = 4  #: squares of so many pixels a side become one: frames have 90 x 120
     crop: tuple[int, int] | None = (64, 96)  #: of the shared training; methods see whole frames
     warm_epochs: int = 100  #: without dropout, shared by the methods of a seed
     epochs: int = 12  #: of each method
     batch_size: int = 4
-    solver: Literal["adam", "rmsprop"] = "adam"  #: along one cycle; or rates that fall by 0.5 % an epoch
+    solver: Literal["adam", "rmsprop"] = "adam"  #: with one-cycle rates; or with rates falling 0.5 % an epoch
     warm_lr: float = 3e-3
     lr: float = 1e-3
     rate_lr: float = 2e-2
@@ -36,11 +36,11 @@ class Scale:
 
     @property
     def run_seeds(self) -> list[int]:
-        """Of the shared weights."""
+        """The seeds of the shared weights; every method is run once from each."""
         return [self.seed + number for number in range(self.seeds)]
 
     def warm_key(self, seed: int) -> dict[str, Any]:
-        """What the shared weights of a seed depend on."""
+        """The key of the shared weights of a seed."""
         names = (
             "depth", "blocks", "middle", "growth", "first", "shrink", "crop", "warm_epochs", "batch_size",
             "solver", "warm_lr", "num_train",
@@ -48,7 +48,7 @@ class Scale:
         return {"seed": seed, **{name: getattr(self, name) for name in names}}
 
     def method_key(self, seed: int) -> dict[str, Any]:
-        """What a method trained from them depends on, its own settings apart."""
+        """The key of a method that is trained from them, without the method's own settings."""
         names = ("epochs", "lr", "rate_lr", "num_validation", "num_test", "num_draws")
         return {"warm": self.warm_key(seed), **{name: getattr(self, name) for name in names}}
 

@@ -1,4 +1,4 @@
-"""How a network does on frames, some at a time: what is kept of them adds up."""
+"""Scores of a network on frames: these pass a few at a time, and their counts are added up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def score(
     seed: int,
     entropy_range: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """All measures of a network, frames of bytes and their labels given.
+    """All measures of a network on some frames.
 
     Args:
         net: in eval mode.
@@ -40,11 +40,12 @@ def score(
         y: (N, H, W) labels.
         num_draws: T; None for the single pass without noise.
         seed: of the draws.
-        entropy_range: between which the thresholds of PAvPU are; None for none.
+        entropy_range: the thresholds of PAvPU span it; without it there is no PAvPU.
 
-    Returns: `iou` of the classes (NaN for those that are nowhere), `mean_iou` over the data set,
-    `mean_iou_by_image`, `accuracy` of pixels, `log_likelihood` (nats a pixel), `calibration` (RMSE of the
-    plot of all classes) and the plot's `confidence`, `frequency` and `count`; `pavpu` and `mean_pavpu`.
+    Returns: `iou` (K,), NaN for classes that are nowhere, and `mean_iou`, both over all frames;
+    `mean_iou_by_image`; `accuracy` of pixels; `log_likelihood` (nats a pixel); `calibration`, the RMSE of the
+    reliability diagram of all classes, and the diagram's `confidence`, `frequency` and `count` by bin;
+    `pavpu` by threshold, and `mean_pavpu`.
     """
     counts, curves, patches = [], [], []
     total = 0.0
@@ -81,7 +82,7 @@ def score(
 def find_entropy_range(
     net: nn.Module, x: Tensor, y: Tensor, *, num_draws: int | None, seed: int
 ) -> tuple[float, float]:
-    """The least and the largest entropy of the pixels that are not void; arguments as of `score`."""
+    """The smallest and the largest entropy of pixels that are not void. Arguments as for `score`."""
     ends = [
         metrics.entropy_range(prediction, labels, ignore_index=CAMVID_VOID)
         for prediction, labels in _predictions(net, x, y, num_draws, seed)
@@ -92,10 +93,11 @@ def find_entropy_range(
 def make_maps(
     net: nn.Module, x: Tensor, y: Tensor, count: int, *, num_draws: int, seed: int
 ) -> dict[str, Any]:
-    """Maps of a few frames, evenly spread: what the network makes of them, never the frames themselves.
+    """What the network says of `count` frames, evenly spread; the frames themselves are not among the maps.
 
-    Returns: `map: label` (count, H, W), the most probable class; `map: right`, 1 where it is the true one, 0
-    where not, 2 where void; `map: noise` and `map: model`, expected entropy and mutual information in nats.
+    Returns, (count, H, W) each: `map: label`, the most probable class; `map: right`, 1 where it is the true
+    one, 0 where not, 2 where void; `map: noise` and `map: model`, expected entropy and mutual information in
+    nats.
     """
     chosen = torch.linspace(0, len(x) - 1, count + 2).round().long()[1:-1]
     found: dict[str, list[Any]] = {"label": [], "right": [], "noise": [], "model": []}
@@ -109,7 +111,7 @@ def make_maps(
 
 
 def confusion_by_image(predicted: Tensor, labels: Tensor) -> Tensor:
-    """(N, K, K) how often each class (row) of an image was taken for each other one (column); void apart."""
+    """(N, K, K) how many pixels of each class (row) were given each class (column); void pixels left out."""
     classes = len(CAMVID_CLASSES)
     known = labels != CAMVID_VOID
     image = torch.arange(len(labels)).reshape(-1, 1, 1).expand_as(labels)
@@ -119,9 +121,12 @@ def confusion_by_image(predicted: Tensor, labels: Tensor) -> Tensor:
 
 
 def mean_iou_by_image(counts: Tensor) -> float:
-    """IoU of the classes that an image has, its mean over them, and the mean of that over images.
+    """The mean over images of each one's own mean IoU, which is over the classes that the image has.
 
     Boluki et al. print this; it is not the IoU over the data set.
+
+    Args:
+        counts: (N, K, K) of `confusion_by_image`.
     """
     values = []
     for one in counts:
@@ -133,7 +138,7 @@ def mean_iou_by_image(counts: Tensor) -> float:
 def _predictions(
     net: nn.Module, x: Tensor, y: Tensor, num_draws: int | None, seed: int
 ) -> Iterator[tuple[Prediction, Tensor]]:
-    """Predictions and labels of a few frames at a time; draws are the same functions for all of them."""
+    """Predictions and labels of a few frames at a time; draws are the same functions for all frames."""
     for frames, labels in zip(torch.split(x, _FRAMES), torch.split(y, _FRAMES), strict=True):
         inputs = as_inputs(frames)
         if num_draws is None:

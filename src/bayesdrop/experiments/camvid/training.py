@@ -38,9 +38,11 @@ NOISES: Mapping[str, Callable[..., nn.Module]] = {
     "concrete": ConcreteNoise,
     "learnable": LearnableNoise,
 }
+#: the folder of the shared weights, which is both experiments'
 WEIGHTS = "camvid-weights"
-#: decoupled, of Adam; of RMSprop, which takes c for (c / 2) |W|^2: the published recipe has 1e-4 |W|^2
+#: Adam's is decoupled. RMSprop takes c for (c / 2) |W|^2: the published recipe has 1e-4 |W|^2
 _ADAM_DECAY, _RMSPROP_DECAY = 1e-2, 2e-4
+#: what RMSprop's learning rates are multiplied by after every epoch
 _RMSPROP_FALL = 0.995
 
 
@@ -50,8 +52,8 @@ def run_methods(
     """The pieces of every method, seed by seed: found, or trained from the shared weights of the seed.
 
     Args:
-        config: of the experiment.
-        methods: settings of each, see `train_and_score`; those of `config` count for the others.
+        config: of the experiment; what all methods have in common.
+        methods: the settings of each, by name; see `_Method`.
         cache: of the experiment.
         progress: show bars.
     """
@@ -80,7 +82,7 @@ def network(
         warm: a key of shared weights.
         noise: one of `NOISES`; None for none.
         p: of a fixed rate, or where a learned one starts.
-        where: "all" layers, or those of the "middle".
+        where: the noise is in "all" layers, or in those of the "middle".
         options: of the noise.
     """
     shape: dict[str, Any] = {"depth": warm["depth"]}
@@ -93,13 +95,13 @@ def network(
 
 
 def mean_rates(net: nn.Module) -> dict[str, float]:
-    """The mean rate of every noise, in the order in which a frame meets them."""
+    """The mean drop rate of every noise, by its path, in the order in which a frame passes through them."""
     found = rates(net)
     return {path: float(found[path].mean()) for path in sorted(found, key=_place)}
 
 
 def _place(path: str) -> tuple[int, ...]:
-    """Down a level and its transition, the middle, up: the order of the layers, from a path."""
+    """From a module's path its place in the pass: levels down, each before its transition; middle; up."""
     part, *inside = path.split(".")
     numbers = [int(number) for number in inside]
     if part == "shrink":
@@ -108,7 +110,10 @@ def _place(path: str) -> tuple[int, ...]:
 
 
 class _Pretrain:
-    """A network without dropout, trained on crops; its weights by name. Goes on where it was interrupted."""
+    """Computes a piece: a network without dropout, trained on crops. Goes on where it was interrupted.
+
+    The piece has the weights by name, and the CPU "seconds" that they took.
+    """
 
     def __init__(self, folder: str, *, resume: bool) -> None:
         self.folder = folder
@@ -151,11 +156,14 @@ class _Watch:
 
 
 class _Method:
-    """One method from the shared weights of its seed, and how it does on the test frames.
+    """Computes a piece: one method trained from the shared weights of its seed, and tested.
 
     A key has `noise` (None, or one of `NOISES`), `p`, `where`, `options`, `temper` and `weight` (see
-    `PixelLoss`); `scored` asks for scores and `patches` for PAvPU among them, whose thresholds come from the
-    validation frames; `maps` is of how many frames the maps are kept.
+    `PixelLoss`); `scored` asks for scores, and `patches` for PAvPU among them, whose thresholds come from the
+    validation frames; `maps` is the number of frames whose maps are kept.
+
+    The piece has the CPU "seconds" of training, the shared weights' included; "rates" by layer, with their
+    "paths"; what `score` gives, named "single: ..." for the pass without noise and "draws: ..."; and maps.
     """
 
     def __init__(self, folder: str) -> None:
@@ -192,7 +200,7 @@ class _Method:
 
 
 def load_shared(net: nn.Module, state: Mapping[str, Any]) -> None:
-    """Put the shared weights into a network that has noise besides; nothing else may be missing."""
+    """Put the shared weights into a network; only parameters of its noise may be missing among them."""
     weights = {name: torch.from_numpy(value) for name, value in state.items() if name != "seconds"}
     missing, unknown = net.load_state_dict(weights, strict=False)
     own = tuple(f"{path}." for path, part in net.named_modules() if isinstance(part, StochasticLayer))
@@ -211,7 +219,7 @@ def _scores(net: nn.Module, key: Mapping[str, Any], num_draws: int | None) -> di
 
 
 def _part(part: Any, warm: Mapping[str, Any], count: int) -> tuple[Tensor, Tensor]:
-    """Frames and labels, bytes: so many of a part, evenly spread over its films."""
+    """`count` frames of a part, as bytes, and their labels, as ints; evenly spread over its films."""
     x, y = load_frames(part, warm["shrink"])
     chosen = torch.linspace(0, len(x) - 1, min(count, len(x))).round().long()
     return x[chosen], y[chosen].long()
@@ -241,7 +249,7 @@ def _fit(
 
 
 class _Fall:
-    """Learning rates that fall by a factor every epoch."""
+    """The factor of RMSprop's learning rates at a step, `steps` being those of an epoch."""
 
     def __init__(self, steps: int) -> None:
         self.steps = steps

@@ -1,20 +1,20 @@
 """The critics of MC dropout, 2016 to 2025: four objections, each measured, and what to do about it.
 
 - *Off the data* ("Unreliable uncertainty estimates with Monte Carlo dropout", arXiv 2512.14851): the spread
-  does not grow where there are no data, as that of a Gaussian process and of a Bayesian network does. A curve
-  in one dimension with a gap, and the standard deviation of the function in the gap and far outside, by what
-  it is at the data. The process has the squared exponential kernel, the Bayesian network is the exact one of
-  infinitely many units.
+  does not grow where there are no data, as that of a Gaussian process and of a Bayesian network does. On a
+  curve in one dimension with a gap, the standard deviation of the function is measured in the gap and far
+  outside, as a multiple of that at the data. The process has the squared exponential kernel, the Bayesian
+  network is the exact one of infinitely many units.
 - *Two kinds* ("Benchmarking uncertainty disentanglement", arXiv 2402.19460): in practice no method keeps
-  aleatoric and epistemic uncertainty apart. Digits, blends of two digits with the label of either, and images
-  of another kind: the rank correlation of the two estimates, and what each detects.
+  aleatoric and epistemic uncertainty apart. On digits, on blends of two digits with the label of either, and
+  on images of another kind, the rank correlation of the two estimates is measured, and what each detects.
 - *More data* (Osband, 2016, "Risk versus uncertainty in deep learning"): at a fixed rate the spread does not
-  shrink as data come. Friedman's function at a fixed and at a learned (Concrete) rate.
+  shrink as data come. Friedman's function is learned at a fixed and at a learned (Concrete) rate.
 - *Labels to ask for* ("zero-one" epistemic uncertainty, arXiv 2512.12341): E[max p] - max E[p] chooses labels
   in active learning, instead of the mutual information.
 
-Claims and thresholds were written before any number was seen. A claim that holds bears the critics out; what
-stands behind it is what to do.
+Claims and thresholds were written before any number was seen. Where a claim of the critics holds, the text
+after it says what to do.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bayesdrop.data import DataNotFound
-from bayesdrop.experiments.critics.labels import METHODS as ASKED
-from bayesdrop.experiments.critics.labels import label_piece
-from bayesdrop.experiments.critics.off_data import METHODS as CURVES
-from bayesdrop.experiments.critics.off_data import curve_piece
+from bayesdrop.experiments.critics.labels import LABEL_METHODS, label_piece
+from bayesdrop.experiments.critics.off_data import CURVE_METHODS, curve_piece
 from bayesdrop.experiments.critics.picture import draw
 from bayesdrop.experiments.critics.report import gather_arrays, make_claims, make_rows
 from bayesdrop.experiments.critics.two_kinds import kinds_piece
@@ -45,14 +43,14 @@ class Config:
     seeds: int = 2
     curve_rows: int = 80
     curve_steps: int = 1200
-    images: str = "mnist"
+    images: str = "mnist"  #: or "digits"
     num_train: int = 4000  #: images, of which a fifth are blends
     epochs: int = 5
     num_test: int = 1000  #: images of each kind
     sizes: tuple[int, ...] = (100, 1000, 10_000)
     steps: int = 1500  #: on Friedman's function
     repeats: int = 2  #: of active learning
-    most: int = 260  #: labels
+    most: int = 260  #: labels at which a run of active learning ends
     num_draws: int = 50
 
 
@@ -75,7 +73,8 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     seeds = range(config.seeds)
     curve = {"rows": config.curve_rows, "steps": config.curve_steps, "num_draws": config.num_draws}
     groups: dict[str, list[dict[str, Any]]] = {
-        f"curve {method}": [{"method": method, "seed": seed, **curve} for seed in seeds] for method in CURVES
+        f"curve {method}": [{"method": method, "seed": seed, **curve} for seed in seeds]
+        for method in CURVE_METHODS
     }
     found = run_groups(groups, curve_piece, cache=cache, progress=progress, label="Curves")
     common = {
@@ -106,7 +105,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
                 {"method": method, "repeat": repeat, "most": config.most, **shared}
                 for repeat in range(config.repeats)
             ]
-            for method in ASKED
+            for method in LABEL_METHODS
         }
         found |= run_groups(groups, label_piece, cache=cache, progress=progress, label="Labels")
     return Outcome(

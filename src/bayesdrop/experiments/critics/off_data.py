@@ -1,4 +1,4 @@
-"""A curve with a gap: how much surer is a method at the data than between and beside them?"""
+"""A curve with a gap: how much surer is a method at the data than in the gap and far outside?"""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from bayesdrop.models import mlp
 from bayesdrop.objectives import NegativeELBO
 from bayesdrop.predict import predict
 
-__all__ = ["GRID", "METHODS", "curve_piece"]
+__all__ = ["CURVE_METHODS", "EXACT", "GRID", "INNER", "OUTER", "curve_piece"]
 
-METHODS = (
+#: two methods of exact inference, then approximate ones
+CURVE_METHODS = (
     "Gaussian process",
     "Bayesian network, exact",
     "dropout, p = 0.05",
@@ -30,15 +31,16 @@ METHODS = (
     "mean-field VI",
     "ensemble",
 )
+EXACT = CURVE_METHODS[:2]
 NOISE = 0.1
-#: data are where |x| is from INNER to OUTER; the gap is where it is below half of INNER, far from FAR on
+#: data have |x| from INNER to OUTER; "in the gap" is |x| of at most INNER / 2, "far away" at least FAR
 INNER, OUTER, FAR = 0.7, 2.0, 3.5
 GRID = np.linspace(-4.5, 4.5, 181)
 _MEMBERS = 5
 
 
 def sample_rows(rows: int, seed: int) -> tuple[Tensor, Tensor]:
-    """x (rows, 1) on both sides of the gap, and y = sin(2 x) with noise."""
+    """x (N, 1) on both sides of the gap, and y = sin(2 x) with noise (N, 1), N being `rows`."""
     generator = torch.Generator().manual_seed(seed)
     size = INNER + (OUTER - INNER) * torch.rand(rows, 1, generator=generator)
     x = torch.where(torch.arange(rows).unsqueeze(1) % 2 == 0, size, -size)
@@ -46,7 +48,11 @@ def sample_rows(rows: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def curve_piece(key: Mapping[str, Any]) -> dict[str, Any]:
-    """The standard deviation of the function on the grid, and by place: at the data, in the gap, far away."""
+    """A piece: what a method says of the function, which is without noise.
+
+    Returns: "spread", its standard deviation on `GRID`, and means of that at the "data", in the "gap" and
+    "far" away.
+    """
     x, y = sample_rows(key["rows"], key["seed"])
     grid = torch.as_tensor(GRID, dtype=torch.float32).unsqueeze(1)
     spread = _spread(key, x, y, grid).double().numpy()
@@ -60,8 +66,10 @@ def curve_piece(key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spread(key: Mapping[str, Any], x: Tensor, y: Tensor, grid: Tensor) -> Tensor:
+    """(G,) standard deviation of the function on a grid (G, 1)."""
     method, seed = key["method"], key["seed"]
     if method == "Gaussian process":
+        # Infinitely many cosine units: the squared exponential kernel.
         return _process(NetworkKernel("cosine", length_scale=0.8), x, y, grid)
     if method == "Bayesian network, exact":
         return _process(NetworkKernel("relu", bias_std=1.0, variance=2.0, depth=2), x, y, grid)

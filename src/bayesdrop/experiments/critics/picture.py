@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.experiments.critics.off_data import GRID, INNER, OUTER
-from bayesdrop.experiments.critics.two_kinds import DETECTED, METHODS, PARTS
+from bayesdrop.experiments.critics.off_data import EXACT, GRID, INNER, OUTER
+from bayesdrop.experiments.critics.two_kinds import DETECTED, KIND_METHODS, PARTS
 from bayesdrop.experiments.row import Outcome
 from bayesdrop.plots import finish_axes, new_figure
 
@@ -17,7 +17,7 @@ COLORS = ("#1A1A1A", "#777777", "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#CC
 
 
 def draw(outcome: Outcome) -> Any:
-    """Off the data, two kinds, more data, labels."""
+    """Four panels: off the data, two kinds, more data, labels to ask for."""
     arrays = outcome.arrays
     figure = new_figure(13, 8.6)
     axes = figure.subplots(2, 2)
@@ -32,10 +32,9 @@ def _curves(ax: Any, arrays: Any) -> None:
     for side in (-1, 1):
         ax.axvspan(*sorted((side * INNER, side * OUTER)), color="0.92", linewidth=0)
     for color, method in zip(COLORS, arrays["curves"], strict=True):
-        exact = method in list(arrays["curves"])[:2]
         ax.plot(
             GRID, np.asarray(arrays[f"spread {method}"], dtype=float), color=color, label=method,
-            linestyle="--" if exact else "-", linewidth=1.6,
+            linestyle="--" if method in EXACT else "-", linewidth=1.6,
         )  # fmt: skip
     names = {"xlabel": "x (data in the grey bands)", "ylabel": "spread, 1 at the data", "yscale": "log"}
     finish_axes(ax, "Off the data: does the spread grow?", grid=True, **names)
@@ -52,13 +51,13 @@ def _kinds(ax: Any, arrays: Any) -> None:
     marks = {"aleatoric": "s", "epistemic": "o"}
     for column, place in enumerate(DETECTED):
         for part, name in enumerate(PARTS):
-            at = np.arange(len(METHODS)) + 0.12 * (2 * column - 1) + 0.04 * (2 * part - 1)
+            at = np.arange(len(KIND_METHODS)) + 0.12 * (2 * column - 1) + 0.04 * (2 * part - 1)
             color = ("#0072B2", "#D55E00")[column]
             ax.plot(
                 at, values[:, part, column], marks[name], color=color, label=f"{place}, by the {name} part",
                 markerfacecolor=color if name == "epistemic" else "none",
             )  # fmt: skip
-    ax.set_xticks(range(len(METHODS)), METHODS)
+    ax.set_xticks(range(len(KIND_METHODS)), KIND_METHODS)
     ax.axhline(0.5, color="0.5", linewidth=0.8, linestyle=":")
     limits = {"ylim": (max(0.0, float(values.min()) - 0.35), 1.02), "ylabel": "AUROC against clean images"}
     finish_axes(ax, "Two kinds: what does each detect?", legend="lower right", grid="y", **limits)

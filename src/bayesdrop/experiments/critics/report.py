@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.experiments.critics.labels import METHODS as ASKED
-from bayesdrop.experiments.critics.off_data import METHODS as CURVES
-from bayesdrop.experiments.critics.two_kinds import DETECTED, PARTS
-from bayesdrop.experiments.critics.two_kinds import METHODS as SORTED
+from bayesdrop.experiments.critics.labels import LABEL_METHODS
+from bayesdrop.experiments.critics.off_data import CURVE_METHODS, EXACT
+from bayesdrop.experiments.critics.two_kinds import DETECTED, KIND_METHODS, PARTS
 from bayesdrop.experiments.row import Claim, Row, mean_and_error, told
 
 __all__ = ["gather_arrays", "make_claims", "make_rows"]
 
+#: the pieces of every seed or repeat, by "curve <method>", "size <fixed or learned> <N>", "kinds" and
+#: "asked <method>"
 Found = Mapping[str, Sequence[Mapping[str, Any]]]
-EXACT = CURVES[:2]
 FIXED_RATES = ("dropout, p = 0.05", "dropout, p = 0.2")
-#: bars, fixed before any run: how much less than the process's a growth is that fails to follow it
+# The thresholds of the claims, fixed before any run.
+#: a method whose spread grows less than this share of exact inference's, as a multiple of that at the data,
+#: fails to follow it
 FAILS = 0.5
 #: from this rank correlation on, two estimates say the same
 ALIKE = 0.8
@@ -27,26 +29,28 @@ SHRUNK = 0.5
 
 
 def _growths(found: Found, method: str, place: str) -> list[float]:
+    """The spread at a place as a multiple of that at the data, of every seed."""
     return [piece[place] / piece["data"] for piece in found[f"curve {method}"]]
 
 
 def _kinds(found: Found, name: str) -> list[float]:
+    """A number of the pieces on two kinds of uncertainty, of every seed; none if they were not run."""
     return [piece[name] for piece in found.get("kinds", ())]
 
 
-def _curves(found: Found, method: str) -> list[float]:
+def _mean_accuracies(found: Found, method: str) -> list[float]:
     """Mean accuracy over the numbers of labels, in per cent, of every repeat."""
     return [100 * float(np.mean(piece["accuracy"])) for piece in found.get(f"asked {method}", ())]
 
 
 def make_rows(found: Found, config: Any) -> Iterator[Row]:
     """Means over seeds, and their standard errors."""
-    for method in CURVES:
+    for method in CURVE_METHODS:
         for place, words in (("gap", "in the gap"), ("far", "far away")):
             yield Row.of_runs(
                 f"off the data, {method}", f"spread {words} / at the data", _growths(found, method, place)
             )
-    for method in SORTED:
+    for method in KIND_METHODS:
         yield Row.of_runs(
             f"two kinds, {method}", "rank correlation of the two", _kinds(found, f"{method} | correlation")
         )
@@ -58,19 +62,19 @@ def make_rows(found: Found, config: Any) -> Iterator[Row]:
         for size in config.sizes:
             values = [piece["spread"] for piece in found[f"size {name} {size}"]]
             yield Row.of_runs(f"more data, {name} p, N = {size:,}", "epistemic standard deviation", values)
-    for method in ASKED:
-        values = _curves(found, method)
+    for method in LABEL_METHODS:
+        values = _mean_accuracies(found, method)
         metric = f"mean accuracy up to {config.most} labels (%)"
         yield Row.of_runs(f"labels, {method.replace('_', '-')}", metric, values)
 
 
 def make_claims(found: Found, config: Any) -> Iterator[Claim]:
-    """Sentences and thresholds were fixed before any run. Means over seeds count."""
+    """Judged by means over seeds. Sentences and thresholds were fixed before any run."""
     yield from _off_data(found)
     if found.get("kinds"):
         yield from _two_kinds(found)
     yield from _more_data(found, config.sizes)
-    if found.get(f"asked {ASKED[0]}"):
+    if found.get(f"asked {LABEL_METHODS[0]}"):
         yield from _labels(found)
 
 
@@ -79,9 +83,10 @@ def _off_data(found: Found) -> Iterator[Claim]:
         ("far", "Far from the data", "extrapolation"),
         ("gap", "Between the data", "interpolation"),
     ):
-        growth = {method: float(np.mean(_growths(found, method, place))) for method in CURVES}
+        growth = {method: float(np.mean(_growths(found, method, place))) for method in CURVE_METHODS}
         exact = min(growth[method] for method in EXACT)
-        best = max((method for method in CURVES if method not in EXACT), key=lambda method: growth[method])
+        approximate = [method for method in CURVE_METHODS if method not in EXACT]
+        best = max(approximate, key=lambda method: growth[method])
         yield Claim(
             f"{words} the spread of dropout fails to grow as that of exact inference does ({arxiv}; arXiv "
             "2512.14851): at fixed rates less than half as much.",
@@ -93,7 +98,9 @@ def _off_data(found: Found) -> Iterator[Claim]:
 
 
 def _two_kinds(found: Found) -> Iterator[Claim]:
-    correlation = {method: float(np.mean(_kinds(found, f"{method} | correlation"))) for method in SORTED}
+    correlation = {
+        method: float(np.mean(_kinds(found, f"{method} | correlation"))) for method in KIND_METHODS
+    }
     yield Claim(
         "No method keeps the two kinds apart (arXiv 2402.19460): their estimates have a rank correlation of "
         f"at least {ALIKE:g} for every method.",
@@ -107,13 +114,16 @@ def _two_kinds(found: Found) -> Iterator[Claim]:
         ("aleatoric", "epistemic", "blends", "Aleatoric uncertainty detects blends with two labels"),
     ):
         ours, theirs = (
-            {method: float(np.mean(_kinds(found, f"{method} | {which} | {place}"))) for method in SORTED}
+            {
+                method: float(np.mean(_kinds(found, f"{method} | {which} | {place}")))
+                for method in KIND_METHODS
+            }
             for which in (part, other)
         )
         yield Claim(
             f"{text} better than the other kind does, for every method.",
             f"AUROC against clean images, {part}: {told(ours, '.3f')}; {other}: {told(theirs, '.3f')}.",
-            all(ours[method] > theirs[method] for method in SORTED),
+            all(ours[method] > theirs[method] for method in KIND_METHODS),
             otherwise="Both parts rise on what the network does not know well: choose the score by what it "
             "detects on held-out examples of the kind that matters.",
         )
@@ -152,15 +162,15 @@ def _more_data(found: Found, sizes: Sequence[int]) -> Iterator[Claim]:
 
 
 def _labels(found: Found) -> Iterator[Claim]:
-    curves = {method: np.asarray(_curves(found, method)) for method in ASKED}
-    means = {method.replace("_", "-"): float(values.mean()) for method, values in curves.items()}
+    accuracies = {method: np.asarray(_mean_accuracies(found, method)) for method in LABEL_METHODS}
+    means = {method.replace("_", "-"): float(values.mean()) for method, values in accuracies.items()}
     yield Claim(
         "Labels chosen by the zero-one epistemic uncertainty are worth more than labels at random "
         "(arXiv 2512.12341).",
         f"mean accuracy along the curve, in per cent: {told(means, '.2f')}.",
         means["zero-one"] > means["random"],
     )
-    difference, error = mean_and_error(curves["zero_one"] - curves["bald"])
+    difference, error = mean_and_error(accuracies["zero_one"] - accuracies["bald"])
     yield Claim(
         "They are worth no less than labels chosen by mutual information (BALD), within a standard error.",
         f"zero-one less BALD: {difference:+.2f} +- {error or 0.0:.2f} per cent.",
@@ -172,8 +182,8 @@ def _labels(found: Found) -> Iterator[Claim]:
 
 def gather_arrays(found: Found, config: Any) -> dict[str, Any]:
     """For the picture: spreads on the grid, AUROCs, spreads by size, curves of active learning."""
-    arrays: dict[str, Any] = {"curves": list(CURVES), "sizes": list(config.sizes), "asked": []}
-    for method in CURVES:
+    arrays: dict[str, Any] = {"curves": list(CURVE_METHODS), "sizes": list(config.sizes), "asked": []}
+    for method in CURVE_METHODS:
         pieces = found[f"curve {method}"]
         arrays[f"spread {method}"] = np.mean(
             [np.asarray(piece["spread"]) / piece["data"] for piece in pieces], 0
@@ -189,11 +199,11 @@ def gather_arrays(found: Found, config: Any) -> dict[str, Any]:
                 [float(np.mean(_kinds(found, f"{method} | {part} | {place}"))) for place in DETECTED]
                 for part in PARTS
             ]
-            for method in SORTED
+            for method in KIND_METHODS
         ]
-    if found.get(f"asked {ASKED[0]}"):
-        arrays["asked"] = list(ASKED)
-        for method in ASKED:
+    if found.get(f"asked {LABEL_METHODS[0]}"):
+        arrays["asked"] = list(LABEL_METHODS)
+        for method in LABEL_METHODS:
             pieces = found[f"asked {method}"]
             arrays[f"labels {method}"] = np.asarray(pieces[0]["labels"])
             arrays[f"accuracy {method}"] = 100 * np.mean([piece["accuracy"] for piece in pieces], 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,19 +19,21 @@ from bayesdrop.metrics.scores import ClassScore
 from bayesdrop.objectives import NegativeELBO
 from bayesdrop.predict import Prediction, predict
 
-__all__ = ["DETECTED", "METHODS", "PARTS", "kinds_piece", "rank_correlation"]
+__all__ = ["DETECTED", "KIND_METHODS", "PARTS", "kinds_piece", "rank_correlation"]
 
-METHODS = ("dropout", "injected", "ensemble")
-#: the estimates, and what they are scored by
+KIND_METHODS = ("dropout", "injected", "ensemble")
+#: the kinds of uncertainty, and the score that estimates each
 PARTS: dict[str, ClassScore] = {"aleatoric": "expected_entropy", "epistemic": "mutual_information"}
+#: sets of images that the scores are to tell from clean ones
 DETECTED = ("blends", "foreign images")
+#: share of the training images that are blends
 _BLENDS = 0.2
 _P = 0.3
 _MEMBERS = 5
 
 
 def blended(x: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Every image with another one laid over it, and the label of either."""
+    """Every image averaged with another one, and the label of one of the two, at random."""
     other = torch.randperm(len(x), generator=generator)
     first = torch.rand(len(x), generator=generator) < 0.5
     return (x + x[other]) / 2, torch.where(first, y, y[other])
@@ -44,23 +46,29 @@ def rank_correlation(a: Tensor, b: Tensor) -> float:
 
 
 def kinds_piece(key: Mapping[str, Any]) -> dict[str, float]:
-    """For every method the correlation of the two estimates on all images, and the AUROC of each."""
+    """A piece: how the two estimates of every method correlate, and what each detects.
+
+    Returns: "<method> | correlation" over all images; "<method> | <part> | <set>", the AUROC of that set's
+    images against clean ones; "<method> | <part> | foreign against blends", that of foreign images against
+    blends.
+    """
     data, seed = load_images(key["images"]), 1000 * key["seed"]
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(data.y_train), generator=generator)
     size, count = key["num_train"], key["num_test"]
     x, y = data.x_train[order], data.y_train[order]
-    part = round(_BLENDS * size)
-    over, either = blended(x[:part], y[:part], generator)
-    rows = torch.cat([over, x[part:size]]), torch.cat([either, y[part:size]])
-    own = slice(size, size + 500)
-    third, label = blended(x[size + 250 : size + 500], y[size + 250 : size + 500], generator)
-    held_out = torch.cat([x[own][:250], third]), torch.cat([y[own][:250], label])
+    blends = round(_BLENDS * size)
+    over, either = blended(x[:blends], y[:blends], generator)
+    rows = torch.cat([over, x[blends:size]]), torch.cat([either, y[blends:size]])
+    # Rows that `inject` chooses the strength of its noise on: half of them clean, half blends.
+    first, second = slice(size, size + 250), slice(size + 250, size + 500)
+    over, either = blended(x[second], y[second], generator)
+    held_out = torch.cat([x[first], over]), torch.cat([y[first], either])
     clean = data.x_test[:count]
     mixed, _ = blended(clean, data.y_test[:count], generator)
     sets = {"clean": clean, "blends": mixed, "foreign images": data.outside[:count]}
     found: dict[str, float] = {}
-    for method in METHODS:
+    for method in KIND_METHODS:
         predicted = _predictor(method, rows, held_out, key, seed)
         predictions = {name: predicted(images) for name, images in sets.items()}
         every = {
@@ -72,7 +80,7 @@ def kinds_piece(key: Mapping[str, Any]) -> dict[str, float]:
             for place in DETECTED:
                 auroc = float(ood_auroc(predictions["clean"], predictions[place], score=score))
                 found[f"{method} | {name} | {place}"] = auroc
-            # Of what is not clean, are foreign images the ones with more of it?
+            # Among images that are not clean: do foreign ones have more of it than blends?
             found[f"{method} | {name} | foreign against blends"] = float(
                 ood_auroc(predictions["blends"], predictions["foreign images"], score=score)
             )
@@ -85,7 +93,8 @@ def _predictor(
     held_out: tuple[Tensor, Tensor],
     key: Mapping[str, Any],
     seed: int,
-) -> Any:
+) -> Callable[[Tensor], Prediction]:
+    """A function from images to the predictions of a method trained on `rows`."""
     likelihood = Categorical()
     options: dict[str, Any] = {"epochs": key["epochs"], "batch_size": 64, "lr": 2e-3}
 

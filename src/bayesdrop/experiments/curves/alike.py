@@ -1,9 +1,9 @@
-"""When two models say the same: one standard for both experiments.
+"""When two models count as the same: one standard for both experiments.
 
-It was written before a network of the preset "wide" was trained. Those of the default had been seen, under
-other standards: a network with a layer less differed from the deeper one by 1.4 standard deviations at x*
-(carbon dioxide) and by 1.2 in the gaps (solar irradiance), which counted as the same there, while one pass
-that was 1.2 standard deviations from the mean of draws did not.
+It was written before a network of the preset "wide" was trained, and after those of the default had been
+judged by other standards: a network with a layer less, whose mean was 1.4 standard deviations from that of
+the deeper one at x* (carbon dioxide) and 1.2 in the gaps (solar irradiance), had counted as the same, but one
+pass that was 1.2 standard deviations from the mean of draws had not.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 __all__ = ["MEANS", "SPREADS", "Likeness", "likeness", "means_apart", "spreads_are_alike"]
 
-#: means are the same that are less than this many standard deviations apart, root mean square over rows
+#: means count as the same if they are fewer standard deviations apart, root mean square over rows
 MEANS = 1.0
-#: spreads are the same whose ratio is less than this, and more than its inverse
+#: spreads count as the same if their ratio is less than this, and more than its inverse
 SPREADS = 1.25
 
 
@@ -33,7 +33,7 @@ def means_apart(one: Any, other: Any, std: Any) -> float:
 
 
 def spreads_are_alike(ratio: float) -> bool:
-    """Whether one standard deviation is as good as the other.
+    """Whether two standard deviations with this ratio count as the same.
 
     >>> spreads_are_alike(1.2), spreads_are_alike(0.7)
     (True, False)
@@ -43,26 +43,28 @@ def spreads_are_alike(ratio: float) -> bool:
 
 @dataclass(frozen=True)
 class Likeness:
-    """How far two networks are from saying the same, by where they were asked."""
+    """How far two networks are from saying the same, by place: at the training rows, at the held-out ones."""
 
-    apart: dict[str, float]  #: distance of their means, in standard deviations (that of their mean variance)
-    ratio: dict[str, float]  #: of the second's mean standard deviation to the first's
+    #: distance of their means, in units of the root of their mean variance
+    apart: dict[str, float]
+    #: mean standard deviation of the second over that of the first
+    ratio: dict[str, float]
 
     @property
     def differing(self) -> list[str]:
-        """What is not the same, as "the means in the gaps"."""
+        """What is not the same, as "the means in the gaps"; empty if all is."""
         means = [f"the means {place}" for place, apart in self.apart.items() if apart >= MEANS]
         spreads = [f"the spreads {place}" for place, one in self.ratio.items() if not spreads_are_alike(one)]
         return [*means, *spreads]
 
     @property
     def same(self) -> bool:
-        """Means and spreads are the same wherever they were asked."""
+        """Whether means and spreads count as the same at both places."""
         return not self.differing
 
     @property
     def correction(self) -> str:
-        """What a claim that they are the same overlooks; empty if nothing."""
+        """The correction of a claim that they are the same; empty if they are."""
         return "" if self.same else f"Not the same: {', '.join(self.differing)}."
 
     def __str__(self) -> str:
@@ -74,13 +76,13 @@ class Likeness:
 
 
 def likeness(one: Mapping[str, Any], other: Mapping[str, Any], *, train: str, test: str) -> Likeness:
-    """Of two networks at the training rows and at those that were held out.
+    """How far two networks are from saying the same.
 
     Args:
-        one: what the first says.
+        one: what the first says, from `ask`.
         other: what the second says.
-        train: how the training rows are called, as "at training years".
-        test: how the others are called.
+        train: what the place of the training rows is called, as "at training years".
+        test: what that of the held-out rows is called.
     """
     apart, ratio = {}, {}
     for name, place in (("train", train), ("test", test)):

@@ -1,4 +1,4 @@
-"""Settings that both experiments have, and what they say about the paper's."""
+"""Settings that both experiments have, and how these differ from the paper's."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ NETWORK_FIELDS = ("width", "steps", "solver", "lr", "head_start", "num_draws", "
 
 @dataclass(frozen=True)
 class CurveConfig:
-    """All that the numbers depend on, beside the networks."""
+    """All that the numbers depend on, except for the networks."""
 
     width: int = 256
     steps: int = 2500
     solver: str = "adam"  #: "sgd" is the authors', with the learning rates of the networks
     lr: float = 1e-3  #: of Adam, at first; it falls to a hundredth along a cosine
-    head_start: bool = True
+    head_start: bool = True  #: see `give_head_start`
     num_draws: int = 1000
     few_draws: int = 10
-    num_paths: int = 5
+    num_paths: int = 5  #: draws in the picture
     num_grid: int = 681
-    restarts: int = 3  #: of the process's parameters
+    restarts: int = 3  #: further starts of the search for the process's parameters
     seed: int = 0
 
 

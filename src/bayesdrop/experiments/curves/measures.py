@@ -16,7 +16,13 @@ Values = np.ndarray[Any, Any]
 
 
 def at(piece: dict[str, Any], name: str, place: float) -> float:
-    """The value of a curve on the grid at a place, a straight line between the points of the grid."""
+    """A curve at one x, between the points of its grid on a straight line.
+
+    Args:
+        piece: with "grid" and curves on it, as `ask` gives it.
+        name: of the curve: "mean", "std", "standard".
+        place: x.
+    """
     return float(np.interp(place, np.asarray(piece["grid"]), np.asarray(piece[f"grid_{name}"])))
 
 
@@ -26,7 +32,7 @@ def distance(one: Any, other: Any) -> float:
 
 
 def season(monthly: Any) -> float:
-    """Size of the seasons: root mean square of what is left of a monthly series less its yearly mean.
+    """Size of the seasons: root mean square of a monthly series minus its moving mean over a year.
 
     >>> import math
     >>> round(season([3 + 0.5 * m + math.sqrt(2) * math.sin(math.pi * m / 6) for m in range(60)]), 3)
@@ -41,12 +47,18 @@ def season(monthly: Any) -> float:
 
 
 def roughness(paths: Values) -> float:
-    """Root mean square of a path's second differences: 0 for a straight line."""
+    """Root mean square of the second differences of functions (T, G) on a grid: 0 for straight lines."""
     return float(np.sqrt(np.mean(np.diff(np.asarray(paths), n=2, axis=-1) ** 2)))
 
 
 def few_draws(text: str, config: Any, *pieces: dict[str, Any]) -> Claim:
-    """Few draws against many, of all networks; at most twice the error that theory expects."""
+    """The claim that few draws do: they are off by less than twice the error that theory expects.
+
+    Args:
+        text: of the claim.
+        config: of the run.
+        pieces: of all networks, from `ask`.
+    """
     of_mean, of_std = (
         float(np.sqrt(np.mean([piece[f"few_{name}_error"] ** 2 for piece in pieces])))
         for name in ("mean", "std")

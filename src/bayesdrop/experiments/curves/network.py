@@ -15,9 +15,9 @@ from bayesdrop.models import mlp
 __all__ = ["Network", "give_head_start", "make_network"]
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
-#: the first layer's units have their kinks or steps between - REACH and REACH, where the data are
+#: units of the first layer have their kinks or steps between -REACH and REACH, where the data are
 REACH = 1.8
-#: what the first weights of ReLU networks are multiplied by; those that follow are divided by it
+#: weights of a ReLU network's first layer are multiplied by this, those of its second layer divided by it
 SLOPE = 3.0
 #: half the width of a tent, in periods
 TENT = 0.65
@@ -25,7 +25,7 @@ TENT = 0.65
 
 @dataclass(frozen=True)
 class Network:
-    """A network, and the solver that its authors gave it."""
+    """A network of the paper, and the solver that the authors train it with."""
 
     activation: str  #: "relu" or "tanh"
     depth: int  #: hidden layers
@@ -37,9 +37,9 @@ class Network:
 
 
 def make_network(network: Network, width: int, *, seed: int, period: float | None = None) -> nn.Sequential:
-    """Dropout after every hidden non-linearity and none on the input; (N, 1) -> (N, 1).
+    """A perceptron with dropout after every hidden layer and none on the input; (N, 1) -> (N, 1).
 
-    Weights are uniform with variance 1 / fan-in and biases zero, as the authors have them.
+    Weights are uniform with variance 1 / fan-in and biases are zero, as in the authors' networks.
 
     Args:
         network: which.
@@ -70,16 +70,21 @@ def linear_maps(net: nn.Sequential) -> list[nn.Linear]:
 
 @torch.no_grad()
 def give_head_start(net: nn.Sequential, activation: str, period: float) -> None:
-    """Begin with features as fine as the oscillation: gradient descent alone finds them very slowly.
+    """Start with features as fine as the oscillation: gradient descent alone finds them very slowly.
 
     Kinks or steps of the first layer are spread over the data. TanH: their slope is 2 pi / period. ReLU:
-    half of the second layer's units are tents. Such a unit has a place t and is inhibited by every unit of
-    the first layer that is silent at t, so that it is active near t only:
+    half of the second layer's units are tents. A tent has its middle at a place t and gets a negative weight
+    from every unit of the first layer that is 0 at t, so that it is above 0 near t only:
 
         h_t(x) = 1 - (1/c) sum_k [w_k t + b_k <= 0] relu(w_k x + b_k)
 
-    with c such that it ends about `TENT` periods from t on average. The other half, active far from the
-    data too, is as it was. Everything is trained. With a single hidden layer there are kinks alone.
+    with c such that it reaches 0 about `TENT` periods from t on average. The other half starts at random as
+    before. Everything is trained. With a single hidden layer there are no tents.
+
+    Args:
+        net: of `make_network`; changed in place.
+        activation: "relu" or "tanh".
+        period: of the oscillation, in units of x.
     """
     first, second, *rest = linear_maps(net)
     first.weight.mul_(2 * math.pi / period if activation == "tanh" else SLOPE)
@@ -89,19 +94,20 @@ def give_head_start(net: nn.Sequential, activation: str, period: float) -> None:
     if not rest:
         second.weight.div_(SLOPE)
         return
-    # Half of what enters a ReLU is lost.
+    # A ReLU halves the mean square of what enters it: weights that follow one make up for that.
     for linear in (second, *rest[:-1]):
         linear.weight.mul_(math.sqrt(2))
     second.weight.div_(SLOPE)
     places = torch.linspace(-REACH, REACH, second.out_features // 2).unsqueeze(1)
     silent = (first(places) <= 0).float()
-    edges = [_active(first, places + side * TENT * period) * silent for side in (-1, 1)]
-    # In a very narrow network no unit may wake up so near.
+    edges = [_first_units(first, places + side * TENT * period) * silent for side in (-1, 1)]
+    # In a very narrow network it may be that no such unit is above 0 so near: c must not be 0.
     inhibition = (0.5 * (edges[0] + edges[1]).sum(1).mean()).clamp_min(1e-2)
     second.weight[: len(places)] = -silent / inhibition
     second.bias[: len(places)] = 1.0
 
 
-def _active(first: nn.Linear, x: Tensor) -> Tensor:
-    active: Tensor = first(x).relu()
-    return active
+def _first_units(first: nn.Linear, x: Tensor) -> Tensor:
+    """(N, K) outputs of the first layer's units."""
+    outputs: Tensor = first(x).relu()
+    return outputs

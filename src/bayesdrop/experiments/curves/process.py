@@ -22,8 +22,11 @@ def fit_process(key: Mapping[str, Any]) -> dict[str, Any]:
 
         k(x, y) = s^2 exp(-(x - y)^2 / 2 l^2),        noise of variance v
 
-    Means and standard deviations are those of the function, without noise; names as a network's.
     Needs the extra "sklearn".
+
+    Returns: "grid"; means and standard deviations of the function, without noise, and "train_rmse" and
+    "test_rmse", named as those of networks by `ask`; the parameters "length_scale", "prior_std" (s) and
+    "noise_std", and "log_evidence".
     """
     owner = "The Gaussian process"
     kernels = require("sklearn.gaussian_process.kernels", extra="sklearn", owner=owner)
@@ -34,13 +37,13 @@ def fit_process(key: Mapping[str, Any]) -> dict[str, Any]:
     signal = kernels.ConstantKernel(1.0, (1e-2, 1e2)) * kernels.RBF(curve.period / 4, (1e-3, 1e1))
     noise = kernels.WhiteKernel(1e-2, (1e-6, 1e1))
     with warnings.catch_warnings():
-        # A parameter that ends at its bound is seen in the results.
+        # It warns of parameters that end at a bound; the results show them.
         warnings.simplefilter("ignore")
         fitted = gaussian_process.GaussianProcessRegressor(
             signal + noise, n_restarts_optimizer=key["restarts"], random_state=key["seed"]
         ).fit(x, y)
     variance, length_scale, noise_variance = (float(value) for value in np.exp(fitted.kernel_.theta))
-    # Infinitely many cosine units with random phases: the squared exponential.
+    # The prior of infinitely many cosine units with random phases is the squared exponential process.
     kernel = NetworkKernel("cosine", length_scale=length_scale, variance=variance)
     process = GaussianProcess(kernel, 1 / noise_variance)
     start, stop = key["between"]

@@ -33,10 +33,10 @@ class Curve:
 
 
 def co2_curve() -> Curve:
-    """Carbon dioxide: a line is taken off, then x (the number of the month) and y are standardised.
+    """Carbon dioxide: a straight line is subtracted, then x (the number of the month) and y are standardised.
 
-    Line, means and deviations are those of the 272 months to train on; the 249 months that follow are
-    held out. A month without a measurement has no number.
+    Line, means and standard deviations are those of the 272 months to train on; the 249 months that follow
+    are held out. Months without a measurement are left out, and not counted.
     """
     y = load_co2().y[:, 0].double()
     x = torch.arange(len(y), dtype=torch.float64)
@@ -65,10 +65,11 @@ CURVES = {"co2": co2_curve, "solar": solar_curve}
 
 
 def _standardised(values: Tensor, rows: Tensor) -> Tensor:
-    """Less the mean, over the (population) standard deviation, both of the rows that are marked."""
+    """Values minus their mean, divided by their (population) standard deviation, both over marked rows."""
     return (values - values[rows].mean()) / values[rows].std(correction=0)
 
 
 def _split(x: Tensor, y: Tensor, train: Tensor, rows: int) -> Curve:
+    """A curve whose marked rows are for training and whose oscillation takes so many `rows`."""
     x, y = x.unsqueeze(1), y.unsqueeze(1)
     return Curve(x[train], y[train], x[~train], y[~train], period=rows * float(x[1] - x[0]))

@@ -1,8 +1,8 @@
-"""A network trained on a series in stretches, and all that its pictures and claims ask it.
+"""A network is trained on a series in stretches; what it then says, for pictures and claims.
 
 A stretch is a piece: it goes from one look at the spread to the next. `bayesdrop.fit` writes a checkpoint
-every `KEPT` steps and at the end of a stretch, from which the next one goes on bit for bit, so that a run
-that is interrupted loses `KEPT` steps at most.
+every `CHECKPOINT_STEPS` steps and at the end of a stretch, from which the next one goes on bit for bit, so
+that an interrupted run loses at most `CHECKPOINT_STEPS` steps.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["ask", "few_errors", "make_optimizer", "make_schedule", "stops", "tra
 #: how often the spread is looked at in training, with how many draws, at how many places
 LOOKS, LOOK_DRAWS, LOOK_PLACES = 16, 200, 25
 #: steps from one checkpoint to the next
-KEPT = 2000
-#: what the learning rate of Adam falls to
+CHECKPOINT_STEPS = 2000
+#: the learning rate of Adam falls to this share of what it was
 FINAL = 1e-2
 
 
 def stops(steps: int) -> list[int]:
-    """Steps at which the spread is looked at: more often at first; 0 and the last are among them.
+    """Steps after which the spread is looked at, from 0 to the last; closer together at first.
 
     >>> stops(10)
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
@@ -51,12 +51,15 @@ def stops(steps: int) -> list[int]:
 def train_curves(
     keys: Sequence[Mapping[str, Any]], *, cache: PieceCache, progress: bool
 ) -> list[dict[str, Any]]:
-    """What every trained network says on a grid, at the training rows and at the others.
+    """Train networks, or find them in the cache, and ask each what it says of its series.
 
     Args:
-        keys: a network, its series and settings each; all with as many steps.
+        keys: one for every network, with its series and settings; all have the same number of steps.
         cache: where stretches of training are found and kept.
         progress: show bars.
+
+    Returns: for every key what `ask` gives, and "look_step" (L,) and "look_std" (L,): the spread between the
+    two ends of `watched`, root mean square, after so many steps.
     """
     looks = stops(keys[0]["steps"])
     function = partial(_train_stretch, cache=cache)
@@ -73,7 +76,10 @@ def train_curves(
 
 
 def _train_stretch(key: Mapping[str, Any], *, cache: PieceCache) -> dict[str, Any]:
-    """A piece: the spread after some of the steps; after the last one, also all that is asked."""
+    """A piece: training from step `from` to step `until`, and the spread there; at the end what `ask` gives.
+
+    Before the first step (`until` is 0) nothing is trained.
+    """
     curve: Curve = CURVES[key["data"]]()
     network = Network(**{field.name: key["network"][field.name] for field in fields(Network)})
     period = curve.period if key["head_start"] else None
@@ -89,7 +95,7 @@ def _train_stretch(key: Mapping[str, Any], *, cache: PieceCache) -> dict[str, An
         before.unlink(missing_ok=True)
         loss = float(np.mean(history.loss[-max(1, stop // 20) :]))
     else:
-        # What a run that was begun anew must not go on from.
+        # A run that begins anew must not go on from checkpoints of an earlier one.
         for later in stops(key["steps"]):
             _checkpoint(key, later, cache).unlink(missing_ok=True)
     net.eval()
@@ -104,7 +110,7 @@ def _train_stretch(key: Mapping[str, Any], *, cache: PieceCache) -> dict[str, An
 
 
 def _checkpoint(key: Mapping[str, Any], stop: int, cache: PieceCache) -> Path:
-    """Where the training up to a stop is."""
+    """The file of the checkpoint after `stop` steps."""
     own = {name: value for name, value in key.items() if name not in ("from", "until")}
     path = cache.path({**own, "checkpoint": stop}).with_suffix(".checkpoint")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,15 +140,15 @@ def train(
         x: (N, 1).
         y: (N, 1).
         network: its learning rate and decay.
-        key: its `solver`, `lr`, `steps` and `seed` count.
-        steps: how many of all `steps` are made, those of the checkpoint included.
+        key: with `solver`, `lr`, `seed`, and `steps`, which the learning rate's schedule is for.
+        steps: training ends after so many, those of the checkpoint included.
         checkpoint: the file to go on from, and to write to.
     """
     return fit(
         net, (x, y), half_squared_error, epochs=steps, batch_size=None, lr=key["lr"],
         optimizer=lambda groups: make_optimizer(net, network, key),
         scheduler=lambda optimizer: make_schedule(optimizer, network, key), checkpoint=checkpoint,
-        checkpoint_every=KEPT, seed=key["seed"], progress=False,
+        checkpoint_every=CHECKPOINT_STEPS, seed=key["seed"], progress=False,
     )  # fmt: skip
 
 
@@ -163,9 +169,18 @@ def make_schedule(optimizer: torch.optim.Optimizer, network: Network, key: Mappi
 
 
 def ask(net: nn.Module, curve: Curve, key: Mapping[str, Any]) -> dict[str, Any]:
-    """Means and spreads of many draws, of few, of masks that are each row's own, and of no draw at all.
+    """What a trained network says on the grid, at the training rows and at the held-out rows.
 
-    Names begin with "grid_", "train_" or "test_", where they were asked; paths are draws on the grid.
+    Args:
+        net: of `make_network`, trained.
+        curve: the series that it was trained on.
+        key: with `between` and `num_grid`, the ends of the grid and its size; `seed`; and how many draws:
+            `num_draws`, `few_draws` and `num_paths`.
+
+    Returns: after "grid_", "train_" or "test_": "mean" and "std" of the function over many draws, "few_mean"
+    and "few_std" over few, "standard" of one pass with averaged weights, and "rmse" (not on the grid);
+    "paths" (num_paths, G), draws on the grid, and "scattered_paths" and "scattered_std" of passes in which
+    every row has a mask of its own; what `few_errors` gives.
     """
     start, stop = key["between"]
     grid = torch.linspace(start, stop, key["num_grid"], dtype=torch.float64).unsqueeze(1)
@@ -174,9 +189,9 @@ def ask(net: nn.Module, curve: Curve, key: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"grid": grid[:, 0]}
     for place, (rows, y) in places.items():
         x = rows.float()
-        # A seed is the same functions, at whatever rows they are asked.
+        # The same seed gives the same functions, whatever the rows.
         many = predict(net, x, num_draws=key["num_draws"], seed=seed, keep_draws=False)
-        # A seed of its own: the first draws of `many` would be among those they are compared with.
+        # With the same seed they would be the first draws of `many`, which they are compared with.
         few = predict(net, x, num_draws=key["few_draws"], seed=seed + 1)
         values = {
             "mean": many.mean, "std": many.epistemic.sqrt(), "few_mean": few.mean,
@@ -201,13 +216,15 @@ def ask(net: nn.Module, curve: Curve, key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def few_errors(draws: Tensor, few: int, *, mean: Tensor, std: Tensor) -> dict[str, float]:
-    """How far means and standard deviations of few draws are off, root mean square over sets of them and x.
+    """How far mean and standard deviation of a few draws are off, root mean square over sets and places.
 
     Args:
-        draws: (T, G) of functions; they are cut into sets of `few`.
-        few: at least 2.
-        mean: (G,) of many draws.
-        std: (G,) of many draws; errors are in units of it.
+        draws: (T, G) draws on a grid; they are cut into sets of `few`.
+        few: draws of a set, at least 2.
+        mean: (G,) of many other draws.
+        std: (G,) of many other draws; errors are in units of it.
+
+    Returns: "few_mean_error" and "few_std_error".
     """
     sets = draws[: len(draws) // few * few].reshape(-1, few, draws.shape[1])
     off = {"mean": sets.mean(1) - mean, "std": sets.std(1, correction=0) - std}

@@ -5,14 +5,15 @@ actions find it once in 2^N episodes. Exploration that is consistent over an epi
 episode's function either goes all the way or does not. Osband's criticism is that the noise of dropout at a
 fixed rate does not fall with the data and so is no posterior to draw such functions from.
 
-Agents of one kind differ in nothing but how they explore: one hidden layer of 50 units, plain Q-learning
-without a target network, an update a step, ten seeds, seas whose actions are mixed up cell by cell. A sea
-counts as solved when the treasure was found ten times within a hundred episodes.
+The kinds of agents differ in nothing but how they explore. All have one hidden layer of 50 units and learn by
+plain Q-learning without a target network, with an update after every step; there are ten seeds, and in each
+sea it differs from cell to cell which action goes right. A sea counts as solved when the treasure was found
+ten times within a hundred episodes.
 
 Why dropout fails here is shown too: how far its functions differ over the first 200 episodes, in the first
 cell, which every episode visits, and in the treasure's, which hardly any reaches. The noise of dropout
-multiplies what the network says. As long as no treasure is found every value is learned to be 0, in cells
-that were never seen too, as all cells share the last layer; there is then nothing left to multiply.
+multiplies what the network says. As long as no treasure is found, the network learns that every value is 0,
+also in cells that were never seen, as all cells share the last layer; there is then nothing left to multiply.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Config:
     depths: tuple[int, ...] = (4, 6, 8, 10)
     num_seeds: int = 10
     episodes: int = 1_500  #: at most
-    epsilon_episodes: int = 300  #: within which epsilon falls from 1 to 0.05
+    epsilon_episodes: int = 300  #: epsilon falls from 1 to 0.05 within so many
     hidden: int = 50
     lr: float = 0.1
     gamma: float = 0.99
@@ -51,7 +52,7 @@ PRESETS = {"quick": Config(depths=(4, 6), num_seeds=5, episodes=500)}
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
-    """One piece for every kind of agent and depth, all seeds side by side."""
+    """One piece for every kind of agent and depth, in which all seeds run side by side."""
     shared = all_but(config, "agents", "depths", "looks")
     dives = {
         (agent, depth): [{"agent": agent, "depth": depth, **shared}]

@@ -26,13 +26,14 @@ KINDS = {
     "concrete": "Concrete from 0.5, held an episode",
     "ensemble": "bootstrapped ensemble of ten",
 }
+#: a sea is solved when so many treasures were found within so many episodes
 _WANTED, _WITHIN = 10, 100
-#: kinds whose functions are looked at on the way
+#: kinds whose functions are compared during the first episodes
 FADING = ("episode", "concrete", "ensemble")
 
 
 def make_agents(key: Mapping[str, Any]) -> AgentStack:
-    """Agents of one kind for a depth; see `Config` for the key."""
+    """M agents of one kind, one for every seed, for seas of one depth; see `Config` for the key."""
     kind, depth = key["agent"], key["depth"]
     learning = QLearning(
         gamma=key["gamma"], lr=key["lr"], replay_size=key["replay_size"], learn_after=64, batch_size=64
@@ -55,16 +56,14 @@ def make_agents(key: Mapping[str, Any]) -> AgentStack:
 
 
 def dive(key: Mapping[str, Any]) -> dict[str, Any]:
-    """Let the agents of a piece dive until all have solved their seas or the episodes are over.
+    """A piece: agents dive until all have solved their seas or the episodes are over.
 
-    Returns: first (M,) and solved (M,), episodes to the first treasure and until solved, -1 where that never
-    came; spread (2, M), standard deviation over functions of the values of the first cell, before and after.
+    Returns: "first" (M,) and "solved" (M,), episodes to the first treasure and until solved, -1 where that
+    never happened; "spread" (2, M) of functions in the first cell, before the dives and after; "rates" (L, M)
+    of the L layers at the end.
     """
-    agents = make_agents(key)
-    depth, worlds = (
-        key["depth"],
-        DeepSeaVector(len(agents), depth=key["depth"], mapping_seed=key["seed"], autoreset="same-step"),
-    )
+    agents, depth = make_agents(key), key["depth"]
+    worlds = DeepSeaVector(len(agents), depth=depth, mapping_seed=key["seed"], autoreset="same-step")
     found: list[list[int]] = [[] for _ in range(len(agents))]
     first, solved = np.full(len(agents), -1), np.full(len(agents), -1)
     before = spread(agents, depth, 0)
@@ -95,10 +94,10 @@ def is_solved(found: list[int]) -> bool:
 
 
 def fade(key: Mapping[str, Any]) -> dict[str, Any]:
-    """How far functions differ as the first episodes go by, before the treasure is found.
+    """A piece: how far functions differ during the first episodes, in which hardly any treasure is found.
 
-    Returns: spread (2, L, M) after the episodes of `looks` in the first cell and in the treasure's; found
-    (M,) episodes in which the treasure was found meanwhile.
+    Returns: "spread" (2, E, M) in the first cell and in the treasure's, after each of the E episodes of
+    `looks`; "found" (M,), the number of treasures found by then.
     """
     agents, depth = make_agents(key), key["depth"]
     worlds = DeepSeaVector(len(agents), depth=depth, mapping_seed=key["seed"], autoreset="same-step")
@@ -116,7 +115,10 @@ def fade(key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spread(agents: AgentStack, depth: int, cell: int) -> NDArray[np.float64]:
-    """(M,) standard deviation over functions of the values of a cell, mean of both actions."""
+    """(M,) how far functions differ in a cell: standard deviation of its values, mean over both actions.
+
+    Functions are the members of an ensemble, or 500 draws of dropout.
+    """
     start = torch.zeros(1, depth**2)
     start[0, cell] = 1
     spreads = []

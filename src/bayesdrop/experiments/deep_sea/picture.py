@@ -14,7 +14,10 @@ __all__ = ["draw"]
 
 
 def draw(outcome: Outcome) -> Any:
-    """Episodes until solved by depth: medians as lines, seeds as dots; what was not solved is at the top."""
+    """Episodes until solved, by depth, and how far functions differ.
+
+    Lines are medians, dots are seeds; seas that were not solved are at the limit.
+    """
     arrays = outcome.arrays
     figure = new_figure(13, 5)
     ax, other = figure.subplots(1, 2)

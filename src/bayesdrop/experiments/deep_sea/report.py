@@ -95,7 +95,7 @@ def _claims(found: Found, why: str, agents: Sequence[str], depth: int, limit: in
 
 
 def _why(fading: Mapping[str, Any], episodes: int) -> str:
-    """How functions come to agree before there is a treasure to agree on."""
+    """The correction of the first claim: how functions come to agree before a treasure is found."""
     if not {"episode", "ensemble"} <= set(fading):
         return ""
     told = []

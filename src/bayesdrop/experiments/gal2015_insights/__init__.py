@@ -1,8 +1,8 @@
 """Gal & Ghahramani (2015), Insights and Applications: every statement, checked by numbers.
 
 The paper prints no table. Its statements are claims here, in its own order, each with what was measured;
-those that need a correction carry it. Where a row has a number under "paper", it is what the statement says
-the measured number should be.
+those that need a correction have one. Where a row has a number under "paper", it is what the measured number
+should be by the statement.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bayesdrop.experiments.gal2015_insights import covariance, divergence, networks, objective
-from bayesdrop.experiments.gal2015_insights.findings import Findings
+from bayesdrop.experiments.gal2015_insights.checks import CheckResult
 from bayesdrop.experiments.gal2015_insights.picture import draw
-from bayesdrop.experiments.gal2015_insights.training import Setting, check_training
+from bayesdrop.experiments.gal2015_insights.training import TrainingRun, check_training
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Outcome
 from bayesdrop.progress import progress_bar
@@ -29,7 +29,7 @@ class Config:
     num_units: tuple[int, ...] = (10, 30, 100, 300, 1000, 3000)  #: K of the covariance's estimates
     repeats: int = 200  #: estimates for every K
     num_samples: int = 50_000  #: of Monte Carlo checks
-    networks: int = 20  #: trained of every kind
+    networks: int = 20  #: of every kind, to train
     steps: int = 1500
     seed: int = 0
 
@@ -46,7 +46,7 @@ NOTES = (
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     """All checks, one after another."""
     checks = list(_checks(config, cache))
-    found: list[Findings] = []
+    found: list[CheckResult] = []
     with progress_bar("statements", len(checks), show=progress) as advance:
         for check in checks:
             found.append(check())
@@ -62,9 +62,9 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     )
 
 
-def _checks(config: Config, cache: PieceCache) -> Iterator[Callable[[], Findings]]:
+def _checks(config: Config, cache: PieceCache) -> Iterator[Callable[[], CheckResult]]:
     seed, samples = config.seed, config.num_samples
-    setting = Setting("", config.networks, rows=60, width=64, steps=config.steps, seed=seed)
+    training = TrainingRun("", config.networks, rows=60, width=64, steps=config.steps, seed=seed)
     yield lambda: networks.check_regulariser(seed)
     yield lambda: networks.check_masks(seed)
     yield lambda: covariance.check_validity(seed)
@@ -80,4 +80,4 @@ def _checks(config: Config, cache: PieceCache) -> Iterator[Callable[[], Findings
     yield lambda: networks.check_noise(samples, seed)
     yield lambda: networks.check_averages(seed)
     yield lambda: networks.check_recurrence(samples, seed)
-    yield lambda: check_training(setting, cache)
+    yield lambda: check_training(training, cache)

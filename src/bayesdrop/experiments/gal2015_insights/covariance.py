@@ -1,4 +1,4 @@
-"""Section 3.1: the covariance function, its Monte Carlo estimate with K units, and weights instead of f."""
+"""Section 3.1: the covariance function, its Monte Carlo estimate with K units, and the weights behind it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesdrop.experiments.gal2015_insights.findings import Findings, mean_and_error, z_score
+from bayesdrop.experiments.gal2015_insights.checks import CheckResult, mean_and_error, z_score
 from bayesdrop.experiments.row import Claim, Row
 from bayesdrop.gp import GaussianProcess, NetworkKernel
 from bayesdrop.gp.moments import Named
@@ -25,7 +25,7 @@ def _inputs(rows: int, seed: int) -> Tensor:
     return torch.randn(rows, 3, generator=generator, dtype=torch.float64)
 
 
-def check_validity(seed: int) -> Findings:
+def check_validity(seed: int) -> CheckResult:
     """K(x, y) = E s(w.x + b) s(w.y + b) is positive definite."""
     x = _inputs(60, seed)
     smallest = {name: float(torch.linalg.eigvalsh(NetworkKernel(name)(x)).min()) for name in NAMES}
@@ -40,11 +40,11 @@ def check_validity(seed: int) -> Findings:
     centre = torch.full((1, 1), 1.0, dtype=torch.float64)
     shapes = {f"shape {name}": NetworkKernel(name)(line, centre)[:, 0] for name in NAMES}
     row = Row("covariance functions", "smallest eigenvalue, at least", 0.0, least)
-    return Findings((row,), (claim,), {"line": line[:, 0], **shapes})
+    return CheckResult((row,), (claim,), {"line": line[:, 0], **shapes})
 
 
-def check_error_rate(num_units: Sequence[int], repeats: int, seed: int) -> Findings:
-    """The error of the estimate with K units falls as K^-1/2."""
+def check_error_rate(num_units: Sequence[int], repeats: int, seed: int) -> CheckResult:
+    """The error of the covariance's estimate with K units falls as K^-1/2."""
     x = _inputs(8, seed)
     rows, slopes, arrays = [], [], {"units": np.array(num_units)}
     log_units = torch.tensor([math.log(k) for k in num_units], dtype=torch.float64)
@@ -81,11 +81,14 @@ def check_error_rate(num_units: Sequence[int], repeats: int, seed: int) -> Findi
         f"the farthest from -0.5 is {worst:.1f} standard errors off.",
         worst < 5,
     )
-    return Findings(tuple(rows), (claim,), arrays)
+    return CheckResult(tuple(rows), (claim,), arrays)
 
 
-def check_weight_space(num_samples: int, seed: int) -> Findings:
-    """K^ = Phi Phi^T; integrating weights out gives the process; outputs of random W_2 have covariance K^."""
+def check_weight_space(num_samples: int, seed: int) -> CheckResult:
+    """The estimate K^ of the covariance is Phi Phi^T, and that of the process that random weights make.
+
+    Integrating the weights gives the process's evidence; outputs with random W_2 have the covariance K^.
+    """
     kernel, precision, units = NetworkKernel("tanh"), 1.0, 3
     x = _inputs(5, seed)
     phi = kernel.features(x, num_units=units, seed=seed)
@@ -123,4 +126,4 @@ def check_weight_space(num_samples: int, seed: int) -> Findings:
     row = Row(
         "weights integrated out", "log evidence (nats)", integral, evidence, None, "paper: the integral"
     )
-    return Findings((row,), claims)
+    return CheckResult((row,), claims)

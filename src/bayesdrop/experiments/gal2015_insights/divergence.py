@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal, kl_divergence
 
-from bayesdrop.experiments.gal2015_insights.findings import Findings, double, mean_and_error
+from bayesdrop.experiments.gal2015_insights.checks import CheckResult, double, mean_and_error
 from bayesdrop.experiments.row import Claim, Row
 from bayesdrop.functional import bernoulli_entropy, mixture_dropout_kl
 from bayesdrop.layers import MixtureDropout
@@ -20,16 +20,17 @@ KEEP = 0.7
 
 
 def _exact(mean_square: Tensor, sigma: float, size: int) -> Tensor:
-    """The divergence from N(0, I) of one row of weights, |m|^2 given."""
+    """The exact divergence from N(0, I) of one row of `size` weights with means m, given |m|^2."""
     drop = double(1 - KEEP)[0]
     return mixture_dropout_kl(KEEP**2 * mean_square, drop, double(sigma)[0], size, 1.0)
 
 
-def _width(sigma: float, size: int) -> float:
+def _width_term(sigma: float, size: int) -> float:
+    """K (s^2 - log s^2 - 1), which the divergence has for widths s other than 1."""
     return size * (sigma**2 - math.log(sigma**2) - 1)
 
 
-def check_mixture(num_samples: int, seed: int) -> Findings:
+def check_mixture(num_samples: int, seed: int) -> CheckResult:
     """Proposition 1 against Monte Carlo and against the exact divergence."""
     generator = torch.Generator().manual_seed(seed)
     rows, texts, worst, printed_over = [], [], 0.0, math.inf
@@ -47,8 +48,8 @@ def check_mixture(num_samples: int, seed: int) -> Findings:
         square = mean.square().sum()
         exact = float(_exact(square, sigma, size))
         shift = 0.5 * KEEP * float(square)
-        proposition = shift + 0.5 * _width(sigma, size)
-        printed = shift + _width(sigma, size)
+        proposition = shift + 0.5 * _width_term(sigma, size)
+        printed = shift + _width_term(sigma, size)
         where = f"K = {size}, sigma = {sigma}"
         rows += [
             Row(where, "KL, proposition 1", proposition, sampled, error, "ours: Monte Carlo"),
@@ -71,7 +72,7 @@ def check_mixture(num_samples: int, seed: int) -> Findings:
     sizes = torch.arange(1, 101, dtype=torch.float64)
     gaps = {
         f"gap {sigma:g}": torch.stack(
-            [_exact(k, sigma, int(k)) - 0.5 * (KEEP * k + _width(sigma, int(k))) for k in sizes]
+            [_exact(k, sigma, int(k)) - 0.5 * (KEEP * k + _width_term(sigma, int(k))) for k in sizes]
         )
         for sigma in (0.3, 1.0, 3.0)
     }
@@ -101,24 +102,24 @@ def check_mixture(num_samples: int, seed: int) -> Findings:
     )
     arrays = {"size": sizes, "entropy": entropy, **gaps}
     check = Row("exact mixture KL", "distance from Monte Carlo (standard errors)", None, worst)
-    return Findings((*rows, check), claims, arrays)
+    return CheckResult((*rows, check), claims, arrays)
 
 
-def check_bias(seed: int) -> Findings:
+def check_bias(seed: int) -> CheckResult:
     """KL(q(b) || p(b)) in closed form."""
     mean = torch.randn(30, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     sigma = 0.2
-    printed = 0.5 * (float(mean.square().sum()) + _width(sigma, 30))
+    printed = 0.5 * (float(mean.square().sum()) + _width_term(sigma, 30))
     exact = float(kl_divergence(Normal(mean, sigma), Normal(torch.zeros_like(mean), 1.0)).sum())
     claim = Claim(
         "3.3: KL(q(b) || p(b)) = (m.m + K (s^2 - log s^2 - 1)) / 2.",
         f"{printed:.10g}, and {exact:.10g} by torch.distributions.",
         abs(printed - exact) < 1e-9,
     )
-    return Findings((Row("bias, K = 30", "KL", printed, exact),), (claim,))
+    return CheckResult((Row("bias, K = 30", "KL", printed, exact),), (claim,))
 
 
-def check_vanishing_width(seed: int) -> Findings:
+def check_vanishing_width(seed: int) -> CheckResult:
     """As sigma falls the divergence grows without bound, and its gradient does not."""
     mean_square = torch.tensor(20.0, dtype=torch.float64, requires_grad=True)
     values, slopes = [], []
@@ -151,10 +152,10 @@ def check_vanishing_width(seed: int) -> Findings:
         Row("sigma = 1e-33", "log sigma", -76, math.log(1e-33)),
         Row("sigma = 1e-33", "slope of KL in |m|^2 / 2", KEEP, 2 * slopes[-1]),
     )
-    return Findings(rows, claims)
+    return CheckResult(rows, claims)
 
 
-def check_reparametrisation(num_samples: int, seed: int) -> Findings:
+def check_reparametrisation(num_samples: int, seed: int) -> CheckResult:
     """Eq. 13: W = b (M + s e) + (1 - b) s e has the mixture's moments."""
     generator = torch.Generator().manual_seed(seed)
     linear = torch.nn.Linear(6, 2).double()
@@ -172,4 +173,4 @@ def check_reparametrisation(num_samples: int, seed: int) -> Findings:
         "s^2 (|x|^2 + 1).",
         score < 5,
     )
-    return Findings((), (claim,))
+    return CheckResult((), (claim,))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.experiments.gal2015_insights.findings import Findings
+from bayesdrop.experiments.gal2015_insights.checks import CheckResult
 from bayesdrop.experiments.row import Claim, Row
 from bayesdrop.layers import BernoulliDropout, GaussianDropout
 from bayesdrop.predict import predict
@@ -20,7 +20,7 @@ _UNITS = 5
 
 
 def _all_masks(units: int) -> tuple[Tensor, Tensor]:
-    """Every mask, and its chance."""
+    """Every mask of K units (2^K, K), and its chance (2^K,)."""
     masks = torch.tensor(list(itertools.product([0.0, 1.0], repeat=units)), dtype=torch.float64)
     kept = masks.sum(1)
     return masks, _KEEP**kept * (1 - _KEEP) ** (units - kept)
@@ -30,7 +30,7 @@ def _normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def check_masks(seed: int) -> Findings:
+def check_masks(seed: int) -> CheckResult:
     """Masks on units or on rows of weights, before or after the non-linearity, scaled or not."""
     x, first, second = _normal(seed, 9, _UNITS), _normal(seed + 1, _UNITS, 6), _normal(seed + 2, 6, 2)
     bias = _normal(seed + 3, 6)
@@ -38,7 +38,7 @@ def check_masks(seed: int) -> Findings:
     on_weights = max(
         float(((x * mask) @ first - x @ (mask.unsqueeze(1) * first)).abs().max()) for mask in masks
     )
-    # raw: M z in training, keep M at test; scaled: W z / keep in training, W at test, which is keep M
+    # Raw weights M: z M in training, keep M at test. Scaled weights W = keep M: z W / keep, and W at test.
     raw = torch.stack([torch.relu((x * mask) @ first + bias) @ second for mask in masks])
     scaled = torch.stack([torch.relu((x * mask / _KEEP) @ (_KEEP * first) + bias) @ second for mask in masks])
     scaling = float((raw - scaled).abs().max())
@@ -75,10 +75,10 @@ def check_masks(seed: int) -> Findings:
         Row(f"mask through {name}", "largest difference", 0.0 if name in ("relu", "tanh") else None, gap)
         for name, gap in through.items()
     )
-    return Findings(rows, claims)
+    return CheckResult(rows, claims)
 
 
-def check_averages(seed: int) -> Findings:
+def check_averages(seed: int) -> CheckResult:
     """The average over masks against one pass with averaged weights."""
     x, first, second = _normal(seed, 9, _UNITS), _normal(seed + 1, _UNITS, 8), _normal(seed + 2, 8, 1)
     masks, chances = _all_masks(_UNITS)
@@ -109,10 +109,10 @@ def check_averages(seed: int) -> Findings:
         )
         for name, gap in gaps.items()
     )
-    return Findings(rows, (claim,))
+    return CheckResult(rows, (claim,))
 
 
-def check_noise(num_samples: int, seed: int) -> Findings:
+def check_noise(num_samples: int, seed: int) -> CheckResult:
     """Gaussian noise N(1, p / (1 - p)) has the first two moments of dropout."""
     p = 1 - _KEEP
     x = _normal(seed, 4, _UNITS)
@@ -134,10 +134,10 @@ def check_noise(num_samples: int, seed: int) -> Findings:
         "q(w_k) = m_k + s m_k e, with one e for all weights of a unit as for its mask. e ~ N(0, 1) without s "
         "matches dropout at p = 0.5 alone.",
     )
-    return Findings((Row("Gaussian over Bernoulli noise", "variance ratio", 1.0, ratio),), (claim,))
+    return CheckResult((Row("Gaussian over Bernoulli noise", "variance ratio", 1.0, ratio),), (claim,))
 
 
-def check_regulariser(seed: int) -> Findings:
+def check_regulariser(seed: int) -> CheckResult:
     """Linear layer and squared loss: dropout is ridge regression on scaled features, exactly."""
     x, weight, y = _normal(seed, 9, _UNITS), _normal(seed + 1, _UNITS, 2), _normal(seed + 2, 9, 2)
     masks, chances = _all_masks(_UNITS)
@@ -152,10 +152,10 @@ def check_regulariser(seed: int) -> Findings:
         abs(expected - closed) < 1e-9 * closed,
         "Exactly so for a linear layer and squared loss; otherwise to second order in the noise.",
     )
-    return Findings((Row("linear layer", "expected squared loss", closed, expected),), (claim,))
+    return CheckResult((Row("linear layer", "expected squared loss", closed, expected),), (claim,))
 
 
-def check_recurrence(num_samples: int, seed: int) -> Findings:
+def check_recurrence(num_samples: int, seed: int) -> CheckResult:
     """A perfect integrator under dropout: noise that is fresh at every step, and one mask for all steps."""
     steps, keep = 10, 0.8
     fresh = (torch.rand(num_samples, steps, generator=torch.Generator().manual_seed(seed)) < keep) / keep
@@ -174,4 +174,4 @@ def check_recurrence(num_samples: int, seed: int) -> Findings:
         "One mask for all time steps, as a draw of the weights is, keeps it.",
     )
     row = Row(f"integrator, {steps} steps, fresh masks", "share of signals left", keep**steps, alive, error)
-    return Findings((row,), (claim,))
+    return CheckResult((row,), (claim,))

@@ -1,4 +1,4 @@
-"""Section 3.4: the objective of dropout is a lower bound, and what that makes of its constants."""
+"""Section 3.4: the objective of dropout is a lower bound, and what its constants must then be."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from bayesdrop.experiments.gal2015_insights.findings import Findings, double, z_score
+from bayesdrop.experiments.gal2015_insights.checks import CheckResult, double, z_score
 from bayesdrop.experiments.row import Claim, Row
 from bayesdrop.functional import mixture_dropout_kl
 from bayesdrop.objectives import precision_from_weight_decay
@@ -19,7 +19,7 @@ _INPUTS, _UNITS, _OUTPUTS, _ROWS = 3, 4, 2, 7
 
 
 class _Network:
-    """One hidden layer of raw weights M_1, M_2, m and its gradients, mask by mask."""
+    """A network with one hidden layer, raw weights M_1 and M_2 and a bias m; its gradients for all masks."""
 
     def __init__(self, seed: int, keep: float) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -36,7 +36,7 @@ class _Network:
         self.chances = keep**kept * (1 - keep) ** (_INPUTS + _UNITS - kept)
 
     def data_gradients(self) -> Tensor:
-        """(masks, all parameters) gradients of sum_n |y_n - y^_n|^2 / 2."""
+        """Gradients of sum_n |y_n - y^_n|^2 / 2, one for every mask. Shape (masks, parameters)."""
         parameters = [value.clone().requires_grad_() for value in self.parameters]
         first, second, bias = parameters
         rows = []
@@ -48,13 +48,13 @@ class _Network:
         return torch.stack(rows)
 
     def penalty(self, first: float, second: float, bias: float) -> Tensor:
-        """Gradient of a |M_1|^2 + b |M_2|^2 + c |m|^2."""
+        """Gradient of first |M_1|^2 + second |M_2|^2 + bias |m|^2. Shape (parameters,)."""
         parts = zip((first, second, bias), self.parameters, strict=True)
         return torch.cat([2 * scale * value.flatten() for scale, value in parts])
 
 
-def check_objective(num_samples: int, seed: int) -> Findings:
-    """Eq. 3 against eq. 14: which constants make them one, and which precision they stand for."""
+def check_objective(num_samples: int, seed: int) -> CheckResult:
+    """Eq. 3 against eq. 14: which constants make them the same, and which precision these mean."""
     keep, precision = 0.5, 2.5
     net = _Network(seed, keep)
     data = net.data_gradients()
@@ -62,6 +62,7 @@ def check_objective(num_samples: int, seed: int) -> Findings:
     bound = precision * mean + net.penalty(keep / 2, keep / 2, 0.5)
     # Eq. 1 is the sum over 2 N, so that r_1 = tau N.
     r_1 = precision * _ROWS
+    # One weight decay for dropped weights and another for the bias, as in eq. 14; one for all, as in eq. 3.
     apart, single = (r_1 / _ROWS * mean + net.penalty(rate / 2, rate / 2, 0.5) for rate in (keep, 1.0))
     same = float((apart - bound).abs().max() / bound.abs().max())
     cosine = float(torch.cosine_similarity(single, bound, 0))
@@ -69,13 +70,14 @@ def check_objective(num_samples: int, seed: int) -> Findings:
         net.chances, num_samples, replacement=True, generator=torch.Generator().manual_seed(seed)
     )
     score = z_score(data[chosen], mean)
-    # What eqs 1 and 3 say, r_1 / N and 2 r_2 M, is solved for gamma and tau in eq. 14, of a bias and of M_1.
+    # With g (`mean`) for the gradient of the data's part, eqs 1 and 3 have (r_1 / N) g + 2 r_2 M, and eq. 14
+    # has gamma (tau g + keep M), with keep = 1 for a bias. Least squares gives gamma tau and gamma.
     r_1, r_2 = 1.0, 0.01
-    said = r_1 / _ROWS * mean + net.penalty(r_2, r_2, r_2)
+    printed = r_1 / _ROWS * mean + net.penalty(r_2, r_2, r_2)
     found = {}
     for name, part, rate in (("bias", slice(-_UNITS, None), 1.0), ("weights", slice(_INPUTS * _UNITS), keep)):
         unit = net.penalty(rate / 2, rate / 2, rate / 2)[part]
-        solved = torch.linalg.lstsq(torch.stack([mean[part], unit], 1), said[part].unsqueeze(1)).solution[
+        solved = torch.linalg.lstsq(torch.stack([mean[part], unit], 1), printed[part].unsqueeze(1)).solution[
             :, 0
         ]
         found[name] = float(solved[0] / solved[1])
@@ -110,11 +112,11 @@ def check_objective(num_samples: int, seed: int) -> Findings:
         Row("tau by the bias", "precision from r_1 = 1, r_2 = 0.01", r_1 / r_2, found["bias"]),
         Row("tau, keep l^2 r_1 / (2 N r_2)", "precision from r_1 = 1, r_2 = 0.01", None, formula),
     )
-    return Findings(rows, claims)
+    return CheckResult(rows, claims)
 
 
-def check_weight_decay(seed: int) -> Findings:
-    """The slope of the exact divergence is the chance of keeping times M."""
+def check_weight_decay(seed: int) -> CheckResult:
+    """The gradient of the exact divergence in M is the chance of keeping times M."""
     mean = torch.randn(40, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     ratios = {}
     for keep in (0.5, 0.9):
@@ -133,11 +135,11 @@ def check_weight_decay(seed: int) -> Findings:
     rows = tuple(
         Row(f"keep = {keep}", "weight decay, of the bias's", keep, ratio) for keep, ratio in ratios.items()
     )
-    return Findings(rows, (claim,))
+    return CheckResult(rows, (claim,))
 
 
-def check_bias_rate(seed: int) -> Findings:
-    """Gradient descent with a doubled rate for the bias ends where it would without."""
+def check_bias_rate(seed: int) -> CheckResult:
+    """Gradient descent with a doubled learning rate for the bias ends at the same solution."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(20, 3, generator=generator, dtype=torch.float64)
     y = x.sum(1) + 2 + 0.3 * torch.randn(20, generator=generator, dtype=torch.float64)
@@ -161,4 +163,4 @@ def check_bias_rate(seed: int) -> Findings:
         "of the data as well and leaves the solution where it is; only the way there is shorter.",
     )
     rows = (Row("bias at twice the learning rate", "shift of the solution", None, moved),)
-    return Findings(rows, (claim,))
+    return CheckResult(rows, (claim,))

@@ -9,33 +9,33 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from bayesdrop.experiments.gal2015_insights.findings import Findings, mean_and_error
+from bayesdrop.experiments.gal2015_insights.checks import CheckResult, mean_and_error
 from bayesdrop.experiments.pieces import PieceCache
 from bayesdrop.experiments.row import Claim, Row
 from bayesdrop.fit import fit
 
-__all__ = ["Setting", "check_training"]
+__all__ = ["TrainingRun", "check_training"]
 
 _INPUTS, _NOISE, _NEW = 5, 0.3, 400
-#: chances of dropping inputs and units of the two hidden layers
+#: p of the inputs and of the units of the two hidden layers
 _PLACES = {"no dropout": (0.0, 0.0, 0.0), "last layer": (0.0, 0.0, 0.1), "every layer": (0.02, 0.1, 0.1)}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Networks with a data set each; several `members` for every data set make an ensemble."""
+class TrainingRun:
+    """Many small networks, each trained on a data set of its own, all at the same time."""
 
-    place: str
-    networks: int
-    rows: int
+    place: str  #: where they have dropout, a name of `_PLACES`
+    networks: int  #: S, the number of networks or of ensembles
+    rows: int  #: N, of every data set
     width: int
     steps: int
     seed: int
-    members: int = 1
+    members: int = 1  #: so many networks share a data set and make an ensemble
 
 
 def _data(networks: int, rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs (S, N, Q), the function there, and noisy targets (S, N, 1)."""
+    """Inputs (S, N, Q), values of the function (S, N, 1), and those with noise (S, N, 1)."""
     generator = torch.Generator().manual_seed(seed)
     x = 2 * torch.rand(networks, rows, _INPUTS, generator=generator) - 1
     truth = (3 * x[..., :1]).sin() + 2 * x[..., 1:2] * x[..., 2:3]
@@ -43,24 +43,26 @@ def _data(networks: int, rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class _Networks(nn.Module):
-    """Perceptrons side by side: (S, N, Q) -> (S, N, 1). In training every row has masks of its own.
+    """R = S * members perceptrons side by side: (R, N, Q) -> (R, N, 1).
+
+    In training every row has masks of its own.
 
     Args:
-        setting: how many, and what they drop.
+        run: how many, and where they drop units.
         generator: of weights and masks.
     """
 
-    def __init__(self, setting: Setting, generator: torch.Generator) -> None:
+    def __init__(self, run: TrainingRun, generator: torch.Generator) -> None:
         super().__init__()
-        self.rates, self.generator = _PLACES[setting.place], generator
-        total, values = setting.networks * setting.members, []
-        for inputs, outputs in pairwise((_INPUTS, setting.width, setting.width, 1)):
+        self.rates, self.generator = _PLACES[run.place], generator
+        total, values = run.networks * run.members, []
+        for inputs, outputs in pairwise((_INPUTS, run.width, run.width, 1)):
             weight = (2 / inputs) ** 0.5 * torch.randn(total, inputs, outputs, generator=generator)
             values += [weight, torch.zeros(total, 1, outputs)]
         self.values = nn.ParameterList(values)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Of as many inputs as there are networks."""
+        """Outputs (R, N, 1) for inputs (R, N, Q), which are rows for every network."""
         for layer, rate in enumerate(self.rates):
             if layer:
                 hidden = torch.relu(hidden)
@@ -71,45 +73,46 @@ class _Networks(nn.Module):
 
 
 def _squared_errors(nets: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Summed over networks, which share nothing."""
+    """The mean squared error of every network, summed over networks. Shape ()."""
     loss: Tensor = (nets(x) - y).square().mean((1, 2)).sum()
     return loss
 
 
-def _trained(setting: Setting) -> dict[str, Tensor]:
-    """Root mean squared errors of every network: of its fit, and of the function at new rows."""
-    nets = _Networks(setting, torch.Generator().manual_seed(setting.seed + 1))
-    x, _, y = (
-        part.repeat_interleave(setting.members, 0)
-        for part in _data(setting.networks, setting.rows, setting.seed)
-    )
+def _trained(run: TrainingRun) -> dict[str, Tensor]:
+    """Root mean squared errors (S,) of every network, or ensemble.
+
+    Returns: "fit" of averaged weights at the training rows, against noisy targets; "standard" of averaged
+    weights and "average" of the mean over draws, both at new rows, against the function.
+    """
+    nets = _Networks(run, torch.Generator().manual_seed(run.seed + 1))
+    x, _, y = (part.repeat_interleave(run.members, 0) for part in _data(run.networks, run.rows, run.seed))
     fit(
-        nets, (x, y), _squared_errors, epochs=setting.steps, batch_size=None, progress=False,
+        nets, (x, y), _squared_errors, epochs=run.steps, batch_size=None, progress=False,
         optimizer=lambda groups: torch.optim.Adam(nets.parameters(), lr=3e-3),
     )  # fmt: skip
-    new, truth, _ = _data(setting.networks, _NEW, setting.seed + 2)
-    new = new.repeat_interleave(setting.members, 0)
+    new, truth, _ = _data(run.networks, _NEW, run.seed + 2)
+    new = new.repeat_interleave(run.members, 0)
 
     def error(outputs: Tensor, target: Tensor) -> Tensor:
-        mean = outputs.reshape(setting.networks, setting.members, -1).mean(1)
-        return (mean - target.reshape(setting.networks, -1)).square().mean(1).sqrt()
+        mean = outputs.reshape(run.networks, run.members, -1).mean(1)
+        return (mean - target.reshape(run.networks, -1)).square().mean(1).sqrt()
 
     with torch.no_grad():
         average = torch.stack([nets(new) for _ in range(100)]).mean(0)
         nets.eval()
         return {
-            "fit": error(nets(x), y[:: setting.members]),
+            "fit": error(nets(x), y[:: run.members]),
             "standard": error(nets(new), truth),
             "average": error(average, truth),
         }
 
 
-def check_training(setting: Setting, cache: PieceCache) -> Findings:
-    """Fit and error of networks without dropout, with some, with it everywhere, and of ensembles."""
-    settings = {place: replace(setting, place=place) for place in _PLACES}
-    settings["ensemble of 5"] = replace(setting, place="no dropout", members=5)
+def check_training(run: TrainingRun, cache: PieceCache) -> CheckResult:
+    """Errors of networks without dropout, with it at the end, with it everywhere, and of ensembles."""
+    runs = {place: replace(run, place=place) for place in _PLACES}
+    runs["ensemble of 5"] = replace(run, place="no dropout", members=5)
     errors = {}
-    for name, own in settings.items():
+    for name, own in runs.items():
         piece = cache.get({"part": "training", **asdict(own)}, partial(_trained, own))
         errors[name] = {key: torch.from_numpy(value).double() for key, value in piece.items()}
     rows = []
@@ -157,11 +160,19 @@ def check_training(setting: Setting, cache: PieceCache) -> Findings:
     arrays = {
         f"{key} {name}": float(value.mean()) for name, found in errors.items() for key, value in found.items()
     }
-    return Findings(tuple(rows), claims, arrays)
+    return CheckResult(tuple(rows), claims, arrays)
 
 
 def _compared(text: str, measured: str, worse: Tensor, better: Tensor, otherwise: str = "") -> Claim:
-    """A claim that one error is the larger: by networks on the same data, pair by pair."""
+    """The claim that one error is larger than another, by two standard errors over pairs of networks.
+
+    Args:
+        text: of the claim.
+        measured: what the two errors are of; numbers are added.
+        worse: (S,) errors that the claim says are larger.
+        better: (S,) errors of networks trained on the same data.
+        otherwise: the correction where it does not hold.
+    """
     gap, error = mean_and_error(worse - better)
     holds = gap > 2 * error
     numbers = (

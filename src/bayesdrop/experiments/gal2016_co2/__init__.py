@@ -1,17 +1,18 @@
 """Gal & Ghahramani (2016), figures 2 and 3: extrapolating carbon dioxide with dropout networks.
 
-Deep networks with dropout after every hidden layer learn half of the Mauna Loa record: 272 monthly means, a
-line taken off, standardised. Behind the data, one pass with averaged weights (standard dropout) gives a value
-and no doubt of it; the spread of 1000 functions drawn from the same network (MC dropout) says how little it
-knows. A Gaussian process is beside them. The point x* far from the data is at x = 3, about eight years behind
-the last month that was learned; the paper marks such a point and does not say where it is.
+Deep networks with dropout after every hidden layer learn half of the Mauna Loa record: 272 monthly means,
+from which a straight line is subtracted, standardised. Beyond the data, one pass with averaged weights
+(standard dropout) gives a value and no sign of doubt; the spread of 1000 functions drawn from the same
+network (MC dropout) says how little it knows. A Gaussian process is beside them. The point x* far from the
+data is at x = 3, about eight years after the last month that was learned; the paper marks such a point and
+does not say where it is.
 
 The authors' networks are 1024 wide and take a million steps of gradient descent, days on a CPU: that is the
 preset "paper". The default is 256 wide, and has 2500 steps of Adam from a head start: the first weights of
 TanH networks are as steep as the seasons; in ReLU networks half of the second layer's units start as tents
 that end about 8 months from their middle. Without that, a ReLU network of this size misses the seasons. The
-preset "wide" has the paper's width and 4,000 such steps, about five minutes for each of its deepest networks:
-the question is which of the claims that fail at the small width hold at the paper's.
+preset "wide" has the paper's width and 4,000 such steps, about five minutes for each of its deepest networks,
+and asks which of the claims that fail at the small width hold at the paper's.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = ["NETWORKS", "PRESETS", "SMOKE", "Config", "draw", "run"]
 NETWORKS = {
     "relu": Network("relu", depth=4, p=0.1, lr=1e-2, decay=1e-6),
     "shallow": Network("relu", depth=3, p=0.1, lr=1e-2, decay=1e-6, gamma=1e-5, power=0.1),
-    # Fewer layers, which the paper says it tried in vain; it gives no solver for them.
+    # Fewer layers, which the paper says could not be fitted; it gives no solver for them.
     "two": Network("relu", depth=2, p=0.1, lr=1e-2, decay=1e-6),
     "one": Network("relu", depth=1, p=0.1, lr=1e-2, decay=1e-6),
     "tanh": Network("tanh", depth=4, p=0.1, lr=5e-3, decay=5e-7),
@@ -47,7 +48,7 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class Config(CurveConfig):
-    """The settings, and where to look."""
+    """All that the numbers depend on, except for the networks."""
 
     far: float = 3.0  #: x*
 

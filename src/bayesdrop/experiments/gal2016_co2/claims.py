@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["make_claims"]
 
 Piece = dict[str, Any]
-#: where the spread is looked at last, behind x*
+#: the farthest x at which the spread is compared, beyond x*
 LAST = 4.5
-#: share of the data's seasons that a network which fits them has at least
+#: a network whose mean has more than this share of the data's seasons counts as fitted
 FITS = 0.5
 
 
 def make_claims(config: Config, curve: Curve, found: Mapping[str, Piece], process: Piece) -> list[Claim]:
-    """All claims, from what the networks and the process said."""
+    """All claims, from what the networks (see `ask`) and the process (see `fit_process`) say."""
     end, far = float(curve.x[-1]), config.far
     relu, tanh = found["relu"], found["tanh"]
     return [
@@ -37,7 +37,7 @@ def make_claims(config: Config, curve: Curve, found: Mapping[str, Piece], proces
         _layers(relu, found["shallow"], far),
         _fewer(found, curve),
         _seasons({"ReLU": relu, "TanH": tanh, "the Gaussian process": process}, curve),
-        _told({"ReLU": relu, "TanH": tanh, "the Gaussian process": process}, curve),
+        _wide_enough({"ReLU": relu, "TanH": tanh, "the Gaussian process": process}, curve),
         few_draws(
             "5.1, fig. 3: 10 passes already give a reasonable estimate of mean and uncertainty.",
             config,
@@ -70,7 +70,7 @@ def _process(process: Piece, end: float, far: float) -> Claim:
 
 
 def _grows(networks: Mapping[str, Piece], end: float, far: float) -> Claim:
-    """Larger at every step away from the data, and several times as large at x*."""
+    """The spread is larger at every step away from the data, and more than twice as large at x*."""
     holds, told = True, []
     for name, piece in networks.items():
         stds = [at(piece, "std", place) for place in np.linspace(end, LAST, 8)]
@@ -87,7 +87,7 @@ def _grows(networks: Mapping[str, Piece], end: float, far: float) -> Claim:
 
 
 def _bounded(networks: Mapping[str, Piece], relu: Piece, end: float, far: float) -> Claim:
-    """From x* on it changes by little, and it is never larger than somewhere between the data."""
+    """From x* on the spread grows by less than 10 %, and it is below 1.5 times its largest at the data."""
     holds, told = True, []
     for name, piece in networks.items():
         grid, std = np.asarray(piece["grid"]), np.asarray(piece["grid_std"])
@@ -108,7 +108,7 @@ def _bounded(networks: Mapping[str, Piece], relu: Piece, end: float, far: float)
 
 
 def _rates(tanh: Piece, tanh2: Piece) -> Claim:
-    """Ratios of the spread behind the data, before training and after it."""
+    """From ratios of the spread beyond the data, before training and after it."""
     first, last = (float(tanh2["look_std"][place] / tanh["look_std"][place]) for place in (0, -1))
     alike = spreads_are_alike(last)
     holds = first > 1 and not spreads_are_alike(first) and alike
@@ -140,7 +140,7 @@ def _layers(relu: Piece, shallow: Piece, far: float) -> Claim:
 
 
 def _fewer(found: Mapping[str, Piece], curve: Curve) -> Claim:
-    """A network fits that has more than half of the seasons in its mean, at the months it has learned."""
+    """By the share of the seasons that a network's mean has at the training months; see `FITS`."""
     truth = season(curve.y[:, 0])
     shares = {name: season(found[name]["train_mean"]) / truth for name in ("relu", "shallow", "two", "one")}
     fits = {name: share > FITS for name, share in shares.items()}
@@ -176,8 +176,8 @@ def _seasons(models: Mapping[str, Piece], curve: Curve) -> Claim:
     )
 
 
-def _told(models: Mapping[str, Piece], curve: Curve) -> Claim:
-    """How many of the months that came are inside two standard deviations."""
+def _wide_enough(models: Mapping[str, Piece], curve: Curve) -> Claim:
+    """Two standard deviations hold more than half of the 120 months that followed, for every model."""
     y = np.asarray(curve.y_test[:, 0])
     first = y[:120]
     held, told = [], []

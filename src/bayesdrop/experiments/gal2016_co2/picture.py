@@ -56,7 +56,7 @@ def draw(outcome: Outcome) -> Any:
 
 
 def _data(ax: Any, arrays: Any, *, points: bool) -> None:
-    """The months that were learned, those that followed, where the two meet, and x*."""
+    """Months that were learned and months that followed, if `points`; lines where they meet and at x*."""
     if points:
         ax.plot(arrays["x"], arrays["y"], color=DATA, linewidth=0.9, zorder=4)
         ax.plot(arrays["x_test"], arrays["y_test"], ".", color="#777777", markersize=1.6, zorder=4)
@@ -106,7 +106,7 @@ def _spread(ax: Any, arrays: Any) -> None:
 
 
 def _training(ax: Any, arrays: Any) -> None:
-    """The spread behind the data, as training goes on."""
+    """The spread beyond the data, as training goes on."""
     for name, color, style, label in (
         ("tanh", ORANGE, "o-", "TanH, p = 0.1"),
         ("tanh2", ORANGE, "o:", "TanH, p = 0.2"),

@@ -10,7 +10,7 @@ LSTMs and GRUs of one size are trained in one way, and differ in their noise alo
 
 - *no dropout*;
 - *fresh masks*: drawn anew at every step, on inputs, recurrence and outputs;
-- *fresh masks, none inside*: the same, with the recurrence left alone, as was common practice;
+- *fresh masks, none inside*: the same without noise on the recurrence, as was common practice;
 - *one mask*: the same at all steps, on inputs, recurrence and outputs;
 - *one mask, learned*: Concrete dropout, which finds a rate for each of the three.
 
@@ -20,9 +20,10 @@ by row, of which the class is predicted at the end. *CO2* and *solar*: changes f
 dioxide, from year to year of the sun's irradiance, of which the next is predicted after 24; the last 30 %
 of the time are held out.
 
-What is outside the distribution is made of held-out sequences: read backwards, shuffled, in rot13, turned
-by a quarter, played twice as fast; for digits, also clothes. Draws disagree more about them, or do not: the
-AUROC is of the mutual information (a mean over the steps of a text), or the epistemic variance of numbers.
+Sequences outside the distribution are made from held-out ones: read backwards, shuffled, in rot13, turned
+by a quarter, with every second step left out ("twice as fast"); for digits there are also images of clothes.
+Whether draws disagree more about them is measured by an AUROC: of the mutual information (for a text its mean
+over steps), or of the epistemic variance of numbers.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Config:
     p_init: float = 0.1  #: where learned rates start
     text_sequences: int = 600  #: of 50 characters, to train on
     images: int = 1000  #: to train on
-    num_test: int = 200  #: held-out sequences, and as many of each kind from outside
+    num_test: int = 200  #: held-out sequences, and the same number of each kind from outside
     hidden: int = 128  #: units; a quarter of them for series
     text_epochs: int = 45
     image_epochs: int = 25

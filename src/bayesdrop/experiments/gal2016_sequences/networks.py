@@ -33,16 +33,20 @@ _EMBEDDING = 64
 class SequenceNet(nn.Module):
     """A recurrent layer and a linear one, both with noise on what goes into them.
 
+    Texts, in which characters are embedded, have an output at every step, other sequences one at the end.
+
     Args:
-        kind: of the problem. Characters are embedded; what is no text gives an output after the last step.
+        kind: of the problem, as `Problem.kind`.
         cell: "LSTM" or "GRU".
-        variant: of the noise.
+        variant: of the noise, one of `VARIANTS`.
         features: of the input at a step.
         outputs: of the network.
         hidden: units of the recurrent layer.
         p: the fixed rate.
         p_init: where learned rates start.
         length_scale: of the prior.
+
+    Shape: (N, L) characters -> (N, L, K); (N, L, D) -> (N, K).
     """
 
     def __init__(
@@ -77,14 +81,18 @@ class SequenceNet(nn.Module):
             self.last = BernoulliDropout(last, rate, **options)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, L, K) for texts; (N, K) for other sequences."""
+        """Outputs (N, L, K) for texts, (N, K) for other sequences."""
         states: Tensor = self.inner(self.embed(x))[0]
         outputs: Tensor = self.last(states if self.is_text else states[:, -1])
         return outputs
 
 
 def train_and_score(key: Mapping[str, Any]) -> dict[str, float]:
-    """All that is measured of one network: log-likelihoods, calibration, AUROCs and learned rates."""
+    """A piece: a network is trained and tested.
+
+    Returns: mean log-likelihoods "held out", also "..., averaged weights", and "trained on"; "calibration"
+    error and "accuracy" in per cent; "AUROC <score> <kind from outside>"; learned rates, "rate <place>".
+    """
     problem = load_problem(key["problem"], key["sizes"], key["seed"])
     likelihood: Likelihood = {
         "text": Categorical(class_axis=-1),
@@ -101,7 +109,7 @@ def train_and_score(key: Mapping[str, Any]) -> dict[str, float]:
         if key["variant"] == NONE:
             return one_pass(net, x, likelihood)
         with warnings.catch_warnings():
-            # That a recurrence has no noise is what one of the variants is.
+            # It warns of a recurrence without noise, which one of the variants has on purpose.
             warnings.simplefilter("ignore", PartlyRandom)
             return predict(
                 net, x, num_draws=key["num_draws"], seed=key["seed"], likelihood=likelihood,
@@ -154,7 +162,7 @@ def _calibration_error(problem: Problem, prediction: Prediction) -> float:
 
 
 def _scores(problem: Problem, variant: str) -> tuple[Score, ...]:
-    """What tells outside from inside: a single pass has no spread, and one noise level says nothing."""
+    """Scores of the AUROC; none for numbers without dropout, whose variance is the same for all."""
     if problem.kind == "number":
         return () if variant == NONE else ("epistemic",)
     return ("entropy",) if variant == NONE else ("mutual_information", "entropy")

@@ -1,4 +1,4 @@
-"""The picture: held-out likelihood, over-fitting, and what the spread tells."""
+"""The picture: held-out likelihood, over-fitting, and whether the spread shows what is from outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["draw"]
 
 
 def draw(outcome: Outcome) -> Any:
-    """Three panels, a line each problem and cell; dots are seeds, bars their means."""
+    """Three panels with a line for each problem and cell; dots are seeds, bars their means."""
     arrays = outcome.arrays
     groups = [tuple(group) for group in arrays["groups"]]
     figure = new_figure(13, 1.8 + 0.62 * max(len(groups), 3))
@@ -55,7 +55,7 @@ def draw(outcome: Outcome) -> Any:
 
 
 def _spread(ax: Any, arrays: Any, groups: list[tuple[str, ...]]) -> None:
-    """AUROC of the spread with one mask, each kind from outside by its name."""
+    """AUROC of the spread with one mask; a dot, with its name, for each kind from outside."""
     for row, group in enumerate(groups):
         start = f"{' | '.join(group)} | {SHARED} | AUROC "
         kinds = [

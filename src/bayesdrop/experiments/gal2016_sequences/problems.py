@@ -1,4 +1,4 @@
-"""Real sequences to learn, and others that are like none of them."""
+"""Real sequences to learn, and sequences from outside their distribution."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _PLACES = {character: place for place, character in enumerate(ALPHABET)}
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many sequences are taken where there are more."""
+    """How many sequences there are, at most, of problems and for tests."""
 
-    text: int
-    images: int
-    test: int
+    text: int  #: to train on
+    images: int  #: to train on
+    test: int  #: held out, of any problem
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Sequences and what they are followed by."""
+    """Sequences, and what is to be predicted of them."""
 
-    kind: Literal["text", "class", "number"]  #: a label a step; a label, or a number, after the last
+    kind: Literal["text", "class", "number"]  #: a label at every step; one label, or number, at the end
     x: Tensor  #: (N, L) characters, or (N, L, D), to train on
     y: Tensor  #: (N, L), (N,) or (N, 1)
     x_new: Tensor  #: held out
     y_new: Tensor
-    outside: Mapping[str, Tensor]  #: sequences like `x_new` but for one thing, by its name
+    outside: Mapping[str, Tensor]  #: by its name, what `x_new` is changed into, or others of its shape
 
 
 def load_problem(name: str, sizes: Sizes, seed: int) -> Problem:
-    """The sequences of a problem; `seed` chooses which, but for series, of which there is one.
+    """The sequences of a problem. `seed` chooses them, except for a series, which is always split in one way.
 
     Raises:
         DataNotFound: they are not at hand.
@@ -67,7 +67,7 @@ def _generator(seed: int) -> torch.Generator:
 
 
 def _text(sizes: Sizes, seed: int) -> Problem:
-    """Pages of Python's reference, in an order of the seed's: the first to train on, the last held out."""
+    """Pages of Python's reference, in an order by `seed`: the first to train on, the last held out."""
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
@@ -98,7 +98,7 @@ def _encoded(text: str) -> Tensor:
 
 
 def _windows(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Sequences that follow each other, and for every character the next."""
+    """Consecutive sequences (N, L), and for every character the next one (N, L)."""
     return codes[:-1].reshape(-1, _TEXT_STEPS), codes[1:].reshape(-1, _TEXT_STEPS)
 
 
@@ -114,17 +114,17 @@ def _digits(sizes: Sizes, seed: int) -> Problem:
 
 
 def _series(level: Tensor, sizes: Sizes, seed: int) -> Problem:
-    """Windows of changes from step to step, in standard deviations of the first 70 %."""
+    """Windows of changes from step to step, standardised by the first 70 %; later ones are held out."""
     change = level[1:, 0] - level[:-1, 0]
     split = round(0.7 * len(change))
     change = (change - change[:split].mean()) / change[:split].std()
     past, late = change[:split], change[split:]
-    (x, y), (x_new, y_new) = (_slid(part) for part in (past, late))
+    (x, y), (x_new, y_new) = (_sliding_windows(part) for part in (past, late))
     x_new, y_new = x_new[: sizes.test], y_new[: sizes.test]
     order = torch.stack(
         [torch.randperm(_SERIES_STEPS, generator=_generator(row)) for row in range(len(x_new))]
     )
-    fast = torch.cat([_slid(late[start::2])[0] for start in (0, 1)])[: sizes.test]
+    fast = torch.cat([_sliding_windows(late[start::2])[0] for start in (0, 1)])[: sizes.test]
     outside = {
         "backwards": x_new.flip(1),
         "shuffled": x_new.gather(1, order.unsqueeze(-1)),
@@ -133,7 +133,7 @@ def _series(level: Tensor, sizes: Sizes, seed: int) -> Problem:
     return Problem("number", x, y, x_new, y_new, outside)
 
 
-def _slid(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Every window with a value after it: (N, L, 1) and (N, 1)."""
+def _sliding_windows(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Windows (N, L, 1) that begin at every step, and the value after each (N, 1)."""
     windows = values.unfold(0, _SERIES_STEPS + 1, 1)
     return windows[:, :-1].unsqueeze(-1).contiguous(), windows[:, -1:].contiguous()

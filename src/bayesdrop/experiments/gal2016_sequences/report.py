@@ -13,10 +13,11 @@ from bayesdrop.experiments.row import Claim, Row, mean_and_error
 
 __all__ = ["gather_arrays", "make_claims", "make_notes", "make_rows"]
 
+#: the pieces of every seed, by problem, cell and variant
 Found = Mapping[tuple[str, str, str], Sequence[Mapping[str, float]]]
 
 _HELD_OUT = "log-likelihood, held out (nats)"
-#: names of what is measured, and how a table calls it
+#: by the name in a piece, what a table calls it
 _METRICS = {
     "held out": _HELD_OUT,
     "trained on": "log-likelihood, trained on (nats)",
@@ -25,7 +26,7 @@ _METRICS = {
 
 
 def _metric(name: str, variant: str) -> str | None:
-    """The metric of a row; None for what is told in a note, or in the results file alone."""
+    """What a table calls a number of a piece; None if it is in no row of its own."""
     kind, _, rest = name.partition(" ")
     if kind == "rate":
         return f"learned rate of the {rest}"
@@ -38,7 +39,7 @@ def _metric(name: str, variant: str) -> str | None:
 
 
 def _note(problem: str, pieces: Sequence[Mapping[str, float]]) -> str:
-    """What else is to be said of the held-out likelihood."""
+    """The note of the held-out likelihood: perplexity or accuracy, and averaged weights."""
     means = {name: float(np.mean([piece[name] for piece in pieces])) for name in pieces[0]}
     parts = [f"{means['held out, averaged weights']:.4g} with averaged weights"]
     if problem == "text":
@@ -69,7 +70,7 @@ def _groups(found: Found) -> list[tuple[str, str]]:
 
 
 def _differences(found: Found, first: str, second: str, name: str) -> dict[str, tuple[float, float]]:
-    """Of every problem and cell, the mean of `first` less `second` over seeds, and its standard error."""
+    """For every problem and cell, the mean of `first` minus `second` over seeds, and its standard error."""
     pairs = {}
     for problem, cell in _groups(found):
         ours, theirs = found[problem, cell, first], found[problem, cell, second]
@@ -86,7 +87,15 @@ def _compared(
     *,
     name: str = "held out",
 ) -> Claim:
-    """A claim about one variant less another, which must hold on every problem and with every cell."""
+    """A claim about the difference of two variants, which must hold on every problem and with every cell.
+
+    Args:
+        found: the pieces.
+        text: of the claim.
+        pair: the two variants, the second to be subtracted.
+        holds: (mean difference, its standard error) -> whether the claim holds.
+        name: of the number that is compared.
+    """
     differences = _differences(found, *pair, name)
     shown = "; ".join(f"{place} {mean:+.3f} ± {error:.3f}" for place, (mean, error) in differences.items())
     where = [place for place, value in differences.items() if holds(*value)]

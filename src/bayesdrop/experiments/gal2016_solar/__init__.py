@@ -7,8 +7,8 @@ network should be wider in the gaps than at the years that it has learned. A Gau
 The authors' networks are 1024 wide and take a million steps of gradient descent, days on a CPU: that is the
 preset "paper". The default is 256 wide, and has 2500 steps of Adam from a head start: half of the second
 layer's units start as tents that end about 7 years from their middle; the sun's cycle takes 11. The preset
-"wide" has the paper's width and 4,000 such steps: the question is which of the claims that fail at the small
-width hold at the paper's.
+"wide" has the paper's width and 4,000 such steps, and asks which of the claims that fail at the small width
+hold at the paper's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class Config(CurveConfig):
-    """The settings."""
+    """All that the numbers depend on, except for the networks."""
 
     num_grid: int = 761
 

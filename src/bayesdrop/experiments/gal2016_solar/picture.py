@@ -55,8 +55,8 @@ def draw(outcome: Outcome) -> Any:
     return figure
 
 
-def _parts(values: Any) -> np.ndarray[Any, Any]:
-    """The gaps, one a row."""
+def _by_gap(values: Any) -> np.ndarray[Any, Any]:
+    """Held-out values, a row for every gap: (gaps, GAP)."""
     return np.asarray(values).reshape(-1, GAP)
 
 
@@ -66,7 +66,7 @@ def _data(ax: Any, arrays: Any) -> None:
     for index, (places, values) in enumerate(zip(np.split(x, breaks), np.split(y, breaks), strict=True)):
         ax.plot(places, values, color=DATA, linewidth=0.9, zorder=4, label="learned" if index == 0 else None)
     for index, (places, values) in enumerate(
-        zip(_parts(arrays["x_test"]), _parts(arrays["y_test"]), strict=True)
+        zip(_by_gap(arrays["x_test"]), _by_gap(arrays["y_test"]), strict=True)
     ):
         label = "held out" if index == 0 else None
         ax.plot(places, values, color=HELD_OUT, linewidth=1.2, zorder=4, label=label)
@@ -74,7 +74,7 @@ def _data(ax: Any, arrays: Any) -> None:
 
 
 def _gaps(ax: Any, arrays: Any) -> None:
-    for places in _parts(arrays["x_test"]):
+    for places in _by_gap(arrays["x_test"]):
         ax.axvspan(places[0], places[-1], color="#000000", alpha=0.06, linewidth=0, zorder=0)
 
 

@@ -25,7 +25,14 @@ NOMINAL = 0.954
 
 
 def coverage(piece: Piece, y: Any, most: float = 2.0, noise: float = 0.0) -> float:
-    """Share of the held-out years within `most` standard deviations, noise included."""
+    """Share of the held-out years that are within `most` standard deviations of the mean.
+
+    Args:
+        piece: what a model says.
+        y: (M,) held-out values.
+        most: number of standard deviations.
+        noise: standard deviation of the noise, which is added to that of the function.
+    """
     std = np.sqrt(np.asarray(piece["test_std"]) ** 2 + noise**2)
     return float(np.mean(np.abs(np.asarray(piece["test_mean"]) - np.asarray(y)) <= most * std))
 
@@ -63,7 +70,7 @@ def make_rows(curve: Curve, found: Mapping[str, Piece], process: Piece) -> list[
 
 
 def make_claims(config: Config, curve: Curve, found: Mapping[str, Piece], process: Piece) -> list[Claim]:
-    """The paper shows figure D.1 and says little of it: these are what it shows."""
+    """What figure D.1 shows, as the paper says little of it; and what section 5.1 says of such models."""
     y = curve.y_test[:, 0]
     return [
         _wider(found["relu"], process),
@@ -84,7 +91,7 @@ def _wider(piece: Piece, process: Piece) -> Claim:
         float(np.mean(gaps)) / inside,
         float(process["test_std"].mean() / process["train_std"].mean()),
     )
-    # Two runs of the default, with the same settings and seed, had 0.95 and 1.10: more is asked.
+    # Two runs of the default, with the same settings and seed, had 0.95 and 1.10: more than that is demanded.
     holds = ratio > SPREADS
     return Claim(
         "Fig. D.1: the network is less certain in the gaps than at the years that it has learned.",
@@ -98,7 +105,7 @@ def _wider(piece: Piece, process: Piece) -> Claim:
 
 
 def _covered(piece: Piece, process: Piece, y: Any) -> Claim:
-    """Two standard errors of a share of 100 years are allowed, years being taken as independent."""
+    """The share may be two standard errors too small, as if the 100 years were independent."""
     share, other = coverage(piece, y), coverage(process, y)
     error = (NOMINAL * (1 - NOMINAL) / len(y)) ** 0.5
     holds = share > NOMINAL - 2 * error
@@ -113,7 +120,7 @@ def _covered(piece: Piece, process: Piece, y: Any) -> Claim:
 
 
 def widening(piece: Piece, y: Any) -> float:
-    """What standard deviations must be multiplied by so that two of them hold the nominal share."""
+    """The factor by which standard deviations must grow so that two of them hold the nominal share."""
     away = np.abs(np.asarray(piece["test_mean"]) - np.asarray(y)) / np.asarray(piece["test_std"])
     return float(np.quantile(away, NOMINAL) / 2)
 

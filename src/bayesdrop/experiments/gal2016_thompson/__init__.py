@@ -4,13 +4,15 @@ An agent with nine eyes learns by Q-learning to keep away from walls, to eat foo
 paper lets it act under one drawn function at a time (Thompson sampling: one pass with dropout) and finds it
 faster than epsilon-greedy. Five seeds, every agent in a world of its own, the same worlds for all kinds.
 
-Two settings are printed: that of the first text of the paper (27 inputs, dropout 0.1 after both hidden
-layers, 5,000 random steps) and that of the demo page (also the last sight and action, 59 inputs; dropout 0.2
-after the first hidden layer, 3,000 random steps, ten times the weight decay). Both are run.
+Two settings are published: that of the first text of the paper (27 inputs, dropout 0.1 after both hidden
+layers, 5,000 random steps) and that of the demo page (also what the eyes saw and the agent did one tick ago,
+59 inputs; dropout 0.2 after the first hidden layer, 3,000 random steps, ten times the weight decay). Both are
+run.
 
-What the paper leaves out is beside it: every agent acting greedily at every checkpoint, in worlds that none
-of them has learned in; an epsilon that falls within 5,000 ticks instead of 200,000; learned (Concrete) rates;
-and how much food and poison is eaten: an agent that eats nothing and keeps off the walls has 1.1 already.
+We add what the paper leaves out: how every agent does when it acts greedily, at every checkpoint and in
+worlds that none has learned in; an epsilon that falls within 5,000 ticks instead of 200,000; learned
+(Concrete) rates; and how much food and poison is eaten, as an agent that eats nothing and keeps off the walls
+has a reward of 1.1 already.
 
 The film shows the first Thompson agent of the paper's setting after training, under its mean weights: food is
 green, poison orange, and each eye's ray has the colour of what it sees.
@@ -33,16 +35,16 @@ __all__ = ["PRESETS", "SMOKE", "Config", "draw", "film", "run"]
 
 @dataclass(frozen=True)
 class Config:
-    """All agents of both settings, for as long as the paper's axis."""
+    """All agents of both settings, for the 200,000 ticks of the paper's figures."""
 
     settings: tuple[str, ...] = ("paper", "demo")
     agents: tuple[str, ...] = ("thompson", "epsilon", "fast", "concrete")
     num_seeds: int = 5
     ticks: int = 200_000
     early: int = 10_000  #: ticks at which agents are compared for the first time
-    fast_ticks: int = 5_000  #: within which the fast epsilon falls after the random start
+    fast_ticks: int = 5_000  #: the fast epsilon falls within so many after the random start
     checkpoint_every: int = 10_000  #: ticks from one greedy evaluation to the next
-    evaluation_worlds: int = 5  #: of every agent
+    evaluation_worlds: int = 5  #: for every agent
     evaluation_ticks: int = 1_000
     film_ticks: int = 360
     random_steps: int | None = None  #: at the start; those of the setting if None
@@ -57,7 +59,7 @@ PRESETS = {"quick": Config(settings=("paper",), ticks=12_000, checkpoint_every=2
 
 
 def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
-    """One piece for every setting and kind of agent, all seeds side by side."""
+    """One piece for every setting and kind of agent, in which all seeds run side by side."""
     shared = all_but(config, "settings", "agents", "early")
     groups = {
         (setting, agent): [{"setting": setting, "agent": agent, **shared}]

@@ -13,8 +13,9 @@ from bayesdrop.experiments.row import Claim, listed
 
 __all__ = ["claims_of", "last_tenth", "time_to_reach"]
 
+#: what `live` returns
 Life = Mapping[str, Any]
-#: "in most seeds": in as large a share of them
+#: "in four of five seeds"
 _MOST = 0.8
 
 
@@ -32,12 +33,12 @@ def time_to_reach(ticks: NDArray[Any], reward: NDArray[Any], start: int) -> NDAr
 
 
 def last_tenth(life: Life) -> int:
-    """Points of the last tenth of a life."""
+    """How many points of its curves the last tenth of a life has."""
     return max(1, len(life["ticks"]) // 10)
 
 
 def claims_of(setting: str, own: Mapping[str, Life], early: int, start: int) -> list[Claim]:
-    """The claims of one setting, as far as the agents that they are about have lived.
+    """The claims of one setting, for which their agents were run.
 
     Args:
         setting: its name.
@@ -63,7 +64,7 @@ def claims_of(setting: str, own: Mapping[str, Life], early: int, start: int) -> 
 
 
 def _at(life: Life, early: int) -> NDArray[Any]:
-    """(M,) average reward at a tick."""
+    """(M,) average reward at the tick `early`."""
     found: NDArray[Any] = life["reward"][int(np.searchsorted(life["ticks"], early))]
     return found
 

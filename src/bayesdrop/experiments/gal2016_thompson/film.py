@@ -13,12 +13,12 @@ from bayesdrop.experiments.row import Outcome
 
 __all__ = ["film"]
 
-#: every so many ticks are a frame, and every so many pixels are one
+#: every third tick is a frame, and 2 x 2 pixels become one
 _EVERY, _SMALLER = 3, 2
 
 
 def film(outcome: Outcome) -> NDArray[np.uint8]:
-    """Frames (F, 250, 350, 3) of the agent whose actions the outcome holds."""
+    """Frames (F, 250, 350, 3) of the agent whose actions are in the outcome."""
     actions: Any = outcome.arrays["film"]
     world = EyeWorld(render_mode="rgb_array")
     world.reset(seed=FILM_SEED)

@@ -1,4 +1,4 @@
-"""The lives of agents of one kind, all seeds side by side, and what is measured on the way."""
+"""Lives: agents of one kind learn, all seeds side by side, and are measured on the way."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from bayesdrop.control.settings import EpsilonGreedy, QLearning, Thompson
 from bayesdrop.control.training import train
 from bayesdrop.control.worlds import EyeWorldVector
 
-__all__ = ["AVERAGED", "KINDS", "PLOTTED_EVERY", "SETTINGS", "Setting", "live", "make_agents"]
+__all__ = ["AVERAGED", "FILM_SEED", "KINDS", "PLOTTED_EVERY", "SETTINGS", "Published", "live", "make_agents"]
 
-#: the average reward is that of as many ticks, and is noted every so often: the paper's "batches"
-AVERAGED, PLOTTED_EVERY = 1_000, 200
+#: the average reward is over so many ticks
+AVERAGED = 1_000
+#: ticks from one point of its curve to the next: one of the paper's "batches"
+PLOTTED_EVERY = 200
+#: of the world of the film
+FILM_SEED = 7
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What the two published descriptions differ in."""
+class Published:
+    """A published setting: what the two descriptions differ in."""
 
     window: int  #: past ticks among the inputs
     decay: float  #: of the weights; the published code divides it by the batch size
-    random_steps: int
-    p: tuple[float, float]  #: chance of dropping the units of either hidden layer
+    random_steps: int  #: at the start
+    p: tuple[float, float]  #: of the units of the two hidden layers
 
 
 SETTINGS = {
-    "paper": Setting(window=0, decay=1e-3, random_steps=5_000, p=(0.1, 0.1)),
-    "demo": Setting(window=1, decay=1e-2, random_steps=3_000, p=(0.2, 0.0)),
+    "paper": Published(window=0, decay=1e-3, random_steps=5_000, p=(0.1, 0.1)),
+    "demo": Published(window=1, decay=1e-2, random_steps=3_000, p=(0.2, 0.0)),
 }
 #: kinds of agents, and their names in tables
 KINDS = {
@@ -46,9 +50,17 @@ _BATCH = 64
 
 
 def make_agents(
-    setting: Setting, kind: str, *, seeds: range, random_steps: int, fast_ticks: int
+    setting: Published, kind: str, *, seeds: range, random_steps: int, fast_ticks: int
 ) -> AgentStack:
-    """Agents of one kind. Greedy ones with epsilon have no dropout."""
+    """Agents of one kind, one for every seed. Those that explore by epsilon have no dropout.
+
+    Args:
+        setting: published setting.
+        kind: one of `KINDS`.
+        seeds: of the agents.
+        random_steps: at the start, in which actions are random.
+        fast_ticks: the epsilon of "fast" falls within so many ticks after the start.
+    """
     learning = QLearning(batch_size=_BATCH, weight_decay=setting.decay / _BATCH)
     inputs = 27 + 32 * setting.window
     if kind in ("thompson", "concrete"):
@@ -63,11 +75,12 @@ def make_agents(
 
 
 def live(key: Mapping[str, Any]) -> dict[str, Any]:
-    """Train the agents of a piece; see `Config` for the key. Times are ticks; M agents.
+    """A piece: M agents of one kind learn; see `Config` for the key. Times are in ticks.
 
-    Returns: ticks (P,) and reward, food, poison (P, M) on the paper's axis, the last two counted from the
-    beginning; check (C,), greedy_reward, greedy_food, greedy_poison (C, M) of evaluations, the last two for
-    1,000 ticks; rates (C, L, M) of the L layers; film (T,) actions of the first agent in the film's world.
+    Returns: "ticks" (P,), the paper's axis, and on it "reward" (P, M), the average of the last 1,000 ticks,
+    and "food" and "poison" (P, M), eaten since the beginning; "check" (C,), when agents were evaluated, and
+    of these evaluations "greedy_reward", "greedy_food" and "greedy_poison" (C, M), the last two in 1,000
+    ticks; "rates" (C, L, M) of the L layers; "film", the actions of the first agent in the film's world.
     """
     setting = SETTINGS[key["setting"]]
     random_steps = setting.random_steps if key["random_steps"] is None else int(key["random_steps"])
@@ -106,11 +119,11 @@ def live(key: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _evaluated(agents: AgentStack, setting: Setting, key: Mapping[str, Any]) -> NDArray[Any]:
-    """(3, M) mean reward, food and poison for 1,000 ticks, of greedy agents in worlds of their own."""
+def _evaluated(agents: AgentStack, setting: Published, key: Mapping[str, Any]) -> NDArray[Any]:
+    """(3, M) mean reward, and food and poison in 1,000 ticks, of agents acting greedily, without learning."""
     count, ticks = key["evaluation_worlds"], key["evaluation_ticks"]
     worlds = EyeWorldVector(len(agents) * count, window=setting.window, autoreset="same-step")
-    # The same worlds for all agents and at all times; far from those of training.
+    # The same worlds for all agents in every evaluation, with seeds far from those of training.
     first = 10**6 * (1 + key["seed"])
     seen, infos = worlds.reset(seed=[first + place % count for place in range(worlds.num_envs)])
     total = np.zeros(worlds.num_envs)
@@ -122,18 +135,15 @@ def _evaluated(agents: AgentStack, setting: Setting, key: Mapping[str, Any]) -> 
     return np.stack([values.reshape(len(agents), count).mean(1) for values in counted])
 
 
-def _acted(agents: AgentStack, setting: Setting, key: Mapping[str, Any]) -> NDArray[np.int64]:
-    """What the first agent does, greedily, in the film's world."""
+def _acted(agents: AgentStack, setting: Published, key: Mapping[str, Any]) -> NDArray[np.int64]:
+    """Actions of the first agent, one for every tick, as it acts greedily in the film's world."""
     worlds = EyeWorldVector(1, window=setting.window, autoreset="same-step")
     seen, _ = worlds.reset(seed=FILM_SEED)
     done = []
     for _ in range(key["film_ticks"]):
+        # All agents are asked, and the first one's answer is taken.
         every = np.repeat(seen[None], len(agents), 0)
         actions = agents.act_greedily(every)[0]
         done.append(int(actions[0]))
         seen, *_ = worlds.step(actions)
     return np.array(done)
-
-
-#: the world of the film
-FILM_SEED = 7

@@ -1,4 +1,4 @@
-"""The curves of all agents: reward as they learn, reward of greedy evaluation, what is eaten."""
+"""The curves of all agents: reward while learning, reward when acting greedily, and what is eaten."""
 
 from __future__ import annotations
 

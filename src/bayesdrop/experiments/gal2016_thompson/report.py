@@ -13,10 +13,11 @@ from bayesdrop.experiments.row import Claim, Outcome, Row
 
 __all__ = ["report"]
 
+#: what `live` returns, by setting and kind of agent
 Lives = Mapping[tuple[str, str], Mapping[str, Any]]
-#: batches of 200 ticks after the random start until the average reward is above 1, as the paper has them
+#: as in the paper: batches of 200 ticks after the random start until the average reward is above 1
 PAPER_TIMES = {"thompson": 25.0, "epsilon": 175.0}
-#: points of the picture's curves: every so many of the paper's
+#: every fifth point of the curves is in the picture
 _THINNED = 5
 
 
@@ -68,7 +69,7 @@ def _rows(setting: str, kind: str, life: Mapping[str, Any], early: int, start: i
         Row(name, "batches from the random start to a reward of 1", PAPER_TIMES.get(kind), median, note=note),
         Row.of_runs(name, f"greedy: reward at {early:,} ticks", life["greedy_reward"][check]),
     ]
-    # Evaluations within the last fifth: single ones are noisy.
+    # The mean over the evaluations of the last fifth, as single ones are noisy.
     late = max(1, len(life["check"]) // 5)
     labels = {"reward": "reward", "food": "food in 1,000 ticks", "poison": "poison in 1,000 ticks"}
     for what, label in labels.items():
@@ -81,7 +82,7 @@ def _rows(setting: str, kind: str, life: Mapping[str, Any], early: int, start: i
 
 
 def _curves(name: str, life: Mapping[str, Any]) -> dict[str, Any]:
-    """What the picture needs, thinned and rounded: the file is read by people too."""
+    """The arrays of the picture, thinned and rounded, as people read the results file too."""
     arrays: dict[str, Any] = {f"{name} ticks": life["ticks"][_THINNED - 1 :: _THINNED]}
     arrays[f"{name} reward"] = np.round(life["reward"][_THINNED - 1 :: _THINNED].astype(float), 3)
     arrays[f"{name} check"] = life["check"]

@@ -1,4 +1,4 @@
-"""What one check finds: rows, claims and arrays, gathered over all checks."""
+"""What a check of a statement gives, and the statistics that checks use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from bayesdrop.experiments.row import Claim, Row
 
-__all__ = ["Findings", "double", "mean_and_error", "z_score"]
+__all__ = ["CheckResult", "double", "mean_and_error", "z_score"]
 
 
 @dataclass(frozen=True)
-class Findings:
-    """Rows of the table, claims, and arrays of the picture."""
+class CheckResult:
+    """What one check found: rows of the table, claims, and arrays of the picture."""
 
     rows: tuple[Row, ...]
     claims: tuple[Claim, ...]
@@ -29,13 +29,18 @@ def double(*values: float) -> Tensor:
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float]:
-    """Mean over axis 0 and its standard error."""
+    """Mean of (T,) samples, and its standard error."""
     return float(values.mean(0)), float(values.std(0) / len(values) ** 0.5)
 
 
 def z_score(samples: Tensor, exact: Tensor) -> float:
-    """The largest distance of a mean over axis 0 from what it should be, in standard errors."""
+    """The largest distance of a mean over axis 0 from its exact value, in standard errors.
+
+    Args:
+        samples: (T, ...).
+        exact: (...).
+    """
     error = samples.std(0) / samples.shape[0] ** 0.5
     distance = (samples.mean(0) - exact).abs()
-    # What never varies must be right as it is.
+    # Where samples do not vary, the mean must be exact.
     return float(torch.where(error > 0, distance / error, torch.where(distance > 0, torch.inf, 0)).max())
