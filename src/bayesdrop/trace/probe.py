@@ -1,7 +1,7 @@
-"""A few passes without noise that find what must be known of a model before its noise can be held.
+"""What must be known of a model to hold its noise: by a look at its code, or by a few passes without noise.
 
-They find where the rows of a batch are at every site, so that all rows can share noise; and which modules
-pass a dropout rate on only in training mode, as `dropout_p=self.p if self.training else 0.0`.
+The passes find where the rows of a batch are at every site, so that all rows can share noise; and which
+modules pass a dropout rate on only in training mode, as `dropout_p=self.p if self.training else 0.0`.
 """
 
 from __future__ import annotations
