@@ -10,7 +10,7 @@ task.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import ContextVar
 from types import TracebackType
@@ -391,7 +391,8 @@ class _InterceptMode(TorchFunctionMode):
         recorder = self.noise.recorder
         if recorder is None:
             return func(*args, **kwargs)
-        if self._only_streams and name_of(func) in _DRAW_NOTHING and _are_plain(tensors_in(args)):
+        known = self._only_streams and name_of(func) in _DRAW_NOTHING
+        if known and _are_plain(args) and (not kwargs or _are_plain(kwargs.values())):
             # No stream need see it, nor what the recorder asks of its tensors: a mode takes longer than that.
             with torch._C.DisableTorchFunction():
                 return recorder.call(func, args, kwargs)
@@ -447,10 +448,12 @@ _DRAW_NOTHING = (
 ) - names(random=True)
 
 
-def _are_plain(tensors: list[Tensor]) -> bool:
-    """Whether no tensor is of a class that may see the functions it is given to."""
-    return _PLAIN.issuperset(map(type, tensors))
+def _are_plain(values: Iterable[Any]) -> bool:
+    """Whether no value is of a class that may see the functions it is given to."""
+    return all(
+        type(value) in _PLAIN or (type(value) in (tuple, list) and _are_plain(value)) for value in values
+    )
 
 
-_PLAIN = frozenset({Tensor, nn.Parameter})
+_PLAIN = frozenset({Tensor, nn.Parameter, int, float, bool, str, type(None), torch.Size, torch.dtype})
 _MAY_HOLD_FLAGS = frozenset({HeldFlag, tuple, list, dict})
