@@ -15,7 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bayesdrop.execute.perceptron import elementwise
-from bayesdrop.operations import TABLE, Operation, canonical, names, writes_in_place, written_by
+from bayesdrop.operations import (
+    TABLE,
+    Operation,
+    canonical,
+    keeps_rows,
+    names,
+    writes_in_place,
+    written_by,
+)
 from bayesdrop.predict.moments import RULES
 
 X = torch.linspace(-2.1, 1.9, 12).reshape(3, 4)
@@ -345,3 +353,79 @@ def test_one_name_however_it_is_spelt() -> None:
     assert canonical(vars(torch._C.TensorBase)["T"].__get__) == "T"
     assert canonical(Tensor.__getitem__) == "getitem"
     assert canonical(Tensor.__itruediv__) in ("div", "truediv")
+
+
+# rows of a batch, followed from the input
+
+ROWS = 5
+BATCH = torch.linspace(-2.1, 1.9, ROWS * 4 * 6).reshape(ROWS, 4, 6)
+BATCHES: dict[str, tuple[Any, ...]] = {
+    "linear": (torch.randn(3, 6),), "embedding": (torch.randn(9, 3),),
+    "conv1d": (torch.randn(3, 4, 2),), "conv2d": (torch.randn(3, 4, 1, 2),),
+    "conv3d": (torch.randn(3, 4, 1, 1, 2),), "conv_transpose1d": (torch.randn(4, 3, 2),),
+    "conv_transpose2d": (torch.randn(4, 3, 1, 2),), "conv_transpose3d": (torch.randn(4, 3, 1, 1, 2),),
+    "batch_norm": (torch.zeros(4), torch.ones(4)), "instance_norm": (), "local_response_norm": (2,),
+    "softmax": (1,), "log_softmax": (1,), "layer_norm": ((6,),), "rms_norm": ((6,),), "group_norm": (2,),
+    "mean": ((1, 2),), "sum": (-1,), "amax": (1,),
+    "view": (-1, 24), "reshape": (-1, 2, 12), "view_as": (), "reshape_as": (), "flatten": (1,),
+    "unflatten": (1, (2, 2)), "ravel": (), "unsqueeze": (1,), "contiguous": (),
+}  # fmt: skip
+
+
+def batch_for(name: str, rows: int) -> tuple[Any, ...]:
+    """Arguments of a call with so many rows, as far as they depend on the rows."""
+    x = BATCH[:rows]
+    if name == "embedding":
+        return ((x[:, :, 0].abs() * 3).long(),)
+    if name in ("cat", "concat", "concatenate"):
+        return [x, x], 1
+    if name[-1] == "d" and name[-2] in "123":
+        x = x.reshape(rows, 4, *[1] * (int(name[-2]) - 1), 6)
+        return (x,) if name in BATCHES else (x, 1)
+    if name in ("view_as", "reshape_as"):
+        return x, x.flatten(1)
+    return (x[:, :1, :1] if name == "ravel" else x,)
+
+
+def followed(name: str, *args: Any) -> tuple[Tensor, bool]:
+    """The result of a call, and whether it is said to keep the rows of its first argument."""
+    func = function(name)
+    result = func(*args)
+    first = args[0]
+    marked = {id(part) for part in (first if isinstance(first, list) else [first])}
+    return result, keeps_rows(func, args, {}, result, lambda value: id(value) in marked)
+
+
+@pytest.mark.parametrize("name", sorted(names(rows=True)))
+def test_rows_stay_where_they_are_said_to(name: str) -> None:
+    rest = BATCHES.get(name, ())
+    whole, kept = followed(name, *batch_for(name, ROWS), *rest)
+    assert kept
+    assert whole.shape[0] == ROWS
+    one, _ = followed(name, *batch_for(name, 1), *rest)
+    assert one.shape == (1, *whole.shape[1:])
+    torch.testing.assert_close(one[0], whole[0])
+
+
+def test_rows_are_not_followed_where_another_axis_may_be_first() -> None:
+    x, square = torch.randn(4, 3), torch.randn(4, 4)
+    image = torch.randn(4, 5, 6)  # without an axis of rows
+    assert not followed("max_pool2d", image, 2)[1]
+    assert not followed("conv2d", image, torch.randn(2, 4, 1, 1))[1]
+    assert not followed("linear", x[:, 0], torch.randn(4, 4))[1]
+    assert not followed("t", square)[1]
+    assert not followed("mean", square, 0)[1]
+    assert not followed("sum", square)[1]
+    assert not followed("cat", [x, x], 0)[1]
+    assert not followed("flatten", x)[1]
+    assert not followed("ravel", x)[1]
+    assert not followed("unsqueeze", square, 0)[1]
+    assert not followed("clamp", x, torch.zeros(4, 3))[1]
+    turned = torch.randn(4, 4)
+    assert not keeps_rows(Tensor.unsqueeze_, (turned,), {}, turned.unsqueeze_(0), lambda _: True)
+    # A term that has as many rows whatever the batch, or more axes than the batch.
+    for other in (torch.randn(4, 1), torch.randn(2, 4, 3)):
+        assert not followed("add", x, other)[1]
+    for other in (2.0, torch.randn(1, 3), torch.randn(3), torch.tensor(1.0), x):
+        assert followed("add", x, other)[1]
+    assert not keeps_rows(torch.add, (torch.randn(4, 3), torch.randn(4, 3)), {}, x, lambda _: False)

@@ -125,6 +125,8 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 _ATOMS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.Size})
+# A tuple of classes: a union would be made anew for every value.
+_SEQUENCES = (tuple, list)
 
 
 def _collect(value: Any, found: list[Tensor]) -> None:
@@ -132,9 +134,10 @@ def _collect(value: Any, found: list[Tensor]) -> None:
         return
     if isinstance(value, Tensor):
         found.append(value)
-    elif isinstance(value, tuple | list):
+    elif isinstance(value, _SEQUENCES):
         for part in value:
-            _collect(part, found)
+            if type(part) not in _ATOMS:
+                _collect(part, found)
     elif isinstance(value, Mapping):
         for part in value.values():
             _collect(part, found)

@@ -6,11 +6,12 @@ Nothing is assumed of a function that has no row: it is run, and run again, as i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 __all__ = [
     "CONVOLUTIONS",
@@ -18,6 +19,7 @@ __all__ = [
     "TABLE",
     "Operation",
     "canonical",
+    "keeps_rows",
     "name_of",
     "names",
     "writes_in_place",
@@ -49,6 +51,12 @@ class Operation:
         writes: of a function that an argument makes write to its inputs: place and name of that argument.
         reads: "value" if it turns elements into a Python value, "shape" if it turns anything else into one.
         escapes: whether it hands the memory of a tensor to code outside torch.
+        rows: of a function whose result has on axis 0 what its first argument has there, when that is so:
+            "shape" if the two have one shape; "windows" if the argument has an axis of rows, one of channels,
+            and as many more as the name says; "units" if the result has a further axis; "order" if the axis
+            has one length in both, as elements stay in their order; "others" if other axes are reduced, or
+            tensors are joined along another axis. Element-wise functions and those that use a shape alone
+            need none: they keep it.
     """
 
     name: str
@@ -65,6 +73,7 @@ class Operation:
     writes: tuple[int, str] | None = None
     reads: Literal["value", "shape"] | None = None
     escapes: bool = False
+    rows: Literal["shape", "windows", "units", "order", "others"] | None = None
 
 
 def _activation(
@@ -122,13 +131,16 @@ _ROWS = [
     *_rows("add sub mul div", arithmetic=True, twin=True),
     *_rows("radd subtract rsub multiply rmul divide true_divide truediv rdiv rtruediv", arithmetic=True),
     # sums of products
-    *_rows("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d", product="layer"),
+    Operation("linear", product="layer", rows="units"),
+    *_rows("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d", product="layer",
+           rows="windows"),
     *_rows("matmul mm bmm mv addmm baddbmm einsum", product="matrix"),
     # the same elements elsewhere
-    *_rows("view view_as reshape reshape_as flatten unflatten ravel permute transpose t T mT swapaxes "
-           "swapdims movedim moveaxis unsqueeze squeeze contiguous expand expand_as broadcast_to getitem "
-           "select narrow chunk split tensor_split unbind diagonal to float double half bfloat16 "
-           "detach data alias", moves="view"),
+    *_rows("view view_as reshape reshape_as flatten unflatten ravel unsqueeze contiguous",
+           moves="view", rows="order"),
+    *_rows("permute transpose t T mT swapaxes swapdims movedim moveaxis expand expand_as broadcast_to "
+           "squeeze getitem select narrow chunk split tensor_split unbind diagonal to float double half "
+           "bfloat16 detach data alias", moves="view"),
     Operation("type", moves="view", reads="shape"),
     *_rows("clone repeat repeat_interleave tile roll flip rot90 pixel_shuffle pixel_unshuffle "
            "channel_shuffle tril triu", moves="copy"),
@@ -150,10 +162,16 @@ _ROWS = [
     *_rows("fractional_max_pool2d fractional_max_pool3d scaled_dot_product_attention native_dropout lstm gru "
            "rnn_tanh rnn_relu", random="inside"),
     # writing where an argument says so: running statistics, and rows that are longer than max_norm
-    Operation("batch_norm", writes=(5, "training")),
-    Operation("instance_norm", writes=(5, "use_input_stats")),
-    Operation("embedding", writes=(3, "max_norm")),
+    Operation("batch_norm", writes=(5, "training"), rows="shape"),
+    Operation("instance_norm", writes=(5, "use_input_stats"), rows="shape"),
+    Operation("embedding", writes=(3, "max_norm"), rows="units"),
     Operation("embedding_bag", writes=(3, "max_norm")),
+    # other functions of a batch
+    *_rows("softmax log_softmax layer_norm group_norm rms_norm local_response_norm", rows="shape"),
+    *_rows("max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
+           "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
+           "adaptive_max_pool3d", rows="windows"),
+    *_rows("mean sum amax cat concat concatenate", rows="others"),
     # Python values
     *_rows("item tolist __bool__ __int__ __float__ __index__ __complex__ equal allclose is_nonzero nonzero "
            "argwhere masked_select unique unique_consecutive masked_scatter masked_scatter_ __contains__ "
@@ -225,3 +243,62 @@ def written_by(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> l
         if args[at] if len(args) > at else kwargs.get(key):
             written += [args, kwargs]
     return written
+
+
+def keeps_rows(
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    result: Tensor,
+    has_rows: Callable[[Any], bool],
+) -> bool:
+    """Whether the result of a call has the rows of a batch on axis 0, one after another, in any batch.
+
+    Args:
+        func: a function of torch.
+        args, kwargs: what it was called with.
+        result: what it gave.
+        has_rows: whether an argument is known to have the rows of the batch on axis 0.
+    """
+    row = TABLE.get(canonical(func))
+    if row is None or not args:
+        return False
+    first = args[0]
+    if row.arithmetic:
+        return len(args) > 1 and _broadcasts_rows(first, args[1], result, has_rows)
+    if row.rows == "others" and isinstance(first, tuple | list):
+        axes = kwargs.get("dim", args[1] if len(args) > 1 else 0)
+        return all(map(has_rows, first)) and _leaves_first_axis(axes, result.dim())
+    if not has_rows(first):
+        return False
+    same: bool = result.shape == first.shape
+    if row.elementwise:
+        return same and not any(isinstance(value, Tensor) for value in args[1:])
+    if row.like or row.rows == "shape":
+        return same
+    if row.rows == "windows":
+        return bool(first.dim() == int(row.name[-2]) + 2)
+    if row.rows == "units":
+        return result.dim() > 1
+    if row.rows == "order":
+        # In place, the shape that it had is not known any more.
+        in_place = result is first and func.__name__.endswith("_")
+        return not in_place and bool(result.shape[:1] == first.shape[:1])
+    axes = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    return row.rows == "others" and _leaves_first_axis(axes, first.dim())
+
+
+def _broadcasts_rows(one: Any, two: Any, result: Tensor, has_rows: Callable[[Any], bool]) -> bool:
+    """Whether two factors or terms, of which one or both have rows on axis 0, keep them there."""
+    first, second = (one, two) if has_rows(one) else (two, one)
+    if not has_rows(first) or result.dim() != first.dim():
+        return False
+    if not isinstance(second, Tensor):
+        return isinstance(second, int | float | complex)
+    return second.dim() < first.dim() or has_rows(second) or second.shape[0] == 1
+
+
+def _leaves_first_axis(axes: Any, dim: int) -> bool:
+    """Whether these are axes of a tensor, and none of them is axis 0."""
+    given = axes if isinstance(axes, tuple | list) else (axes,)
+    return bool(given) and all(type(axis) is int and axis % dim != 0 for axis in given)

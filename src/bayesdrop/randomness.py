@@ -15,6 +15,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -286,7 +287,7 @@ class OwnNumbers:
     @contextmanager
     def drawing(self) -> Iterator[None]:
         """A context: one stretch of the code."""
-        with global_states_kept():
+        with global_states_kept() as at_end:
             alone = is_alone()
             if alone and self._python is not None:
                 np.random.set_state(self._arrays)  # noqa: NPY002
@@ -296,7 +297,7 @@ class OwnNumbers:
                     yield
             finally:
                 if alone:
-                    self._arrays, self._python = np.random.get_state(), random.getstate()  # noqa: NPY002
+                    *_, self._arrays, self._python = at_end()
 
 
 @contextmanager
@@ -310,20 +311,22 @@ def random_state_kept() -> Iterator[None]:
 
 
 @contextmanager
-def global_states_kept() -> Iterator[None]:
+def global_states_kept() -> Iterator[Callable[[], States]]:
     """A context: global generators that code inside has moved or seeded are put back.
 
     They are left alone while another thread is running, which may have drawn numbers too: these must not
-    come a second time.
+    come a second time. The context's value gives the states where its code ends; it is called there.
     """
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     before = global_states()
+    # Reading numpy's state takes as long as a pass of a small model: it is read once.
+    at_end = cache(global_states)
     try:
-        yield
+        yield at_end
     finally:
         if cuda:
             torch.cuda.set_rng_state_all(cuda)
-        _put_back(before)
+        _put_back(before, at_end())
 
 
 #: states of the global generators: torch's state and seed, numpy's, Python's
@@ -340,14 +343,14 @@ def global_states() -> States:
     )
 
 
-def have_moved(before: States, *, torch_too: bool = True) -> bool:
-    """Whether any of the global generators is in another state now.
+def have_moved(before: States, now: States, *, torch_too: bool = True) -> bool:
+    """Whether any of the global generators has moved between two states.
 
     Args:
         before: their earlier states.
+        now: their later states.
         torch_too: compare torch's generator as well.
     """
-    now = global_states()
     if torch_too and (before[1] != now[1] or not torch.equal(before[0], now[0])):
         return True
     return not _same_arrays(before[2], now[2]) or before[3] != now[3]
@@ -357,9 +360,9 @@ def _same_arrays(first: Any, second: Any) -> bool:
     return bool(first[0] == second[0] and first[2:] == second[2:] and np.array_equal(first[1], second[1]))
 
 
-def _put_back(before: States) -> None:
-    seeded = _global_seed() != before[1]
-    if not have_moved(before):
+def _put_back(before: States, now: States) -> None:
+    seeded = now[1] != before[1]
+    if not have_moved(before, now):
         return
     alone = is_alone()
     if alone or seeded:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayesdrop.execute.channels import keep_channels
 from bayesdrop.execute.perceptron import MOSTLY_KEPT, Perceptron
 from bayesdrop.execute.rewrite import (
     as_perceptron,
@@ -20,6 +21,7 @@ from bayesdrop.execute.rewrite import (
     fast_products,
     fold,
     fold_norms,
+    folded_convolution,
     in_place,
 )
 from bayesdrop.execute.sequential import Reading
@@ -112,8 +114,12 @@ class Runner:
             tape = fold(fold_norms(tape))
             if any(op.func is torch.cat for op in tape.ops):
                 tape = split_concatenations(tape)
-            self.tape = fast_products(in_place(channels_last(tape)))
+            self.tape = tape
         self.plan = self._chosen(num_draws, max_memory, way)
+        if self.net is None:
+            if self.plan.way == "loop" and any(op.func is folded_convolution for op in self.tape.ops):
+                self.tape = keep_channels(self.tape)
+            self.tape = fast_products(in_place(channels_last(self.tape)))
         if most is not None and self.plan.chunk > most:
             self.plan = replace(self.plan, chunk=most)
 
@@ -317,6 +323,6 @@ def _multiply_adds(op: Op) -> int:
     if op.name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         return 512
     product = TABLE[canonical(op.func)].product if canonical(op.func) in TABLE else None
-    if weights and (product == "layer" or op.name in ("_folded_linear", "_folded_convolution")):
+    if weights and (product == "layer" or op.name in ("_folded_linear", "folded_convolution")):
         return math.prod(weights[-1].shape[1:])
     return 64 if product == "matrix" else 0

@@ -25,8 +25,10 @@ __all__ = [
     "fast_products",
     "fold",
     "fold_norms",
+    "folded_convolution",
     "in_place",
     "masked_maps",
+    "users_of",
 ]
 
 
@@ -57,7 +59,7 @@ def masked_maps(tape: Tape) -> list[Masked]:
         # later.
         return []
     leaves = {leaf.index: leaf for leaf in tape.leaves}
-    users = _users(tape)
+    users = users_of(tape)
     found = []
     for step, op in enumerate(tape.ops):
         product = _product_with_leaf(op, leaves)
@@ -118,9 +120,18 @@ def _folded_linear(x: Tensor, noise: Tensor, weight: Tensor, bias: Tensor | None
     return linear(x, weight * noise.reshape(-1), bias)
 
 
-def _folded_convolution(
+def folded_convolution(
     x: Tensor, noise: Tensor, weight: Tensor, bias: Tensor | None, geometry: tuple[Any, ...]
 ) -> Tensor:
+    """The convolution of `x * noise`, the noise, (1, C, ...), being one value for each channel.
+
+    Args:
+        x: (N, C, ...).
+        noise: multiplies the weights instead of `x`.
+        weight: of the convolution.
+        bias: of the convolution, or None.
+        geometry: its stride, padding, dilation and groups.
+    """
     groups, width = geometry[3], weight.shape[1]
     rows = noise.reshape(groups, 1, width).expand(groups, weight.shape[0] // groups, width)
     spatial = weight.dim() - 2
@@ -134,7 +145,7 @@ def _folded(m: Masked, op: Op) -> Op:
     args = (m.x, Ref(m.leaf.index), m.weight, m.bias)
     if m.geometry is None:
         return Op(_folded_linear, args, {}, op.outputs, op.shapes)
-    return Op(_folded_convolution, (*args, m.geometry), {}, op.outputs, op.shapes)
+    return Op(folded_convolution, (*args, m.geometry), {}, op.outputs, op.shapes)
 
 
 def fold(tape: Tape) -> Tape:
@@ -201,7 +212,7 @@ def _plain_step(op: Op) -> Step | None:
     return elementwise(op.func, op.args[1:], {k: v for k, v in op.kwargs.items() if k != "inplace"})
 
 
-def _users(tape: Tape) -> dict[int, list[int]]:
+def users_of(tape: Tape) -> dict[int, list[int]]:
     """From every value to the places of the operations that use it."""
     users: dict[int, list[int]] = {}
     for step, op in enumerate(tape.ops):
@@ -218,7 +229,7 @@ def fold_norms(tape: Tape) -> Tape:
     norms = [step for step, op in enumerate(tape.ops) if op.func in (F.batch_norm, torch.batch_norm)]
     if tape.mutates or not norms:
         return tape
-    users = _users(tape)
+    users = users_of(tape)
     makers = {index: step for step, op in enumerate(tape.ops) for index in op.outputs}
     ops: list[Op | None] = list(tape.ops)
     for step in norms:
@@ -274,16 +285,20 @@ def in_place(tape: Tape) -> Tape:
     """
     if tape.mutates:
         return tape
-    users = _users(tape)
+    users = users_of(tape)
     fresh: dict[int, tuple[int, ...]] = {}
     ops: list[Op] = []
     for op in tape.ops:
         ops.append(_over(op, [i for i in op.refs if i in fresh and users[i] == [len(ops)]], fresh))
         row = TABLE.get(op.name)
         known = row is not None and (row.product or row.elementwise or row.arithmetic)
-        if known or op.name.startswith("_folded") or op.name == "_split_convolution":
+        if known or op.name in _OURS:
             fresh |= dict(zip(op.outputs, op.shapes, strict=True))
     return Tape(ops, tape.leaves, tape.output, tape.size, tape.mutates)
+
+
+#: functions of this package whose results are new tensors
+_OURS = frozenset({"_folded_linear", "folded_convolution", "_split_convolution", "_kept_convolutions"})
 
 
 def _over(op: Op, own: list[int], fresh: dict[int, tuple[int, ...]]) -> Op:
@@ -360,7 +375,7 @@ def _gain(op: Op) -> float:
     """What an operation gains if images are stored channels last, in multiply-adds; negative for a loss."""
     if op.name == "max_pool2d":
         return _POOLED * math.prod(op.shapes[0])
-    if op.name not in ("conv2d", "_folded_convolution", "_split_convolution"):
+    if op.name not in ("conv2d", "folded_convolution", "_split_convolution", "_kept_convolutions"):
         return 0.0
     weight = _image_weight(op)
     if weight is None or weight.device.type != "cpu":

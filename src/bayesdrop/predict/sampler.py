@@ -19,12 +19,15 @@ from bayesdrop.randomness import OwnNumbers, is_alone
 from bayesdrop.trace import (
     Draw,
     HeldNoise,
+    ModelFindings,
     Recorder,
     Selection,
     Site,
     Subject,
     Tape,
     Where,
+    first_look,
+    leaves_doubts,
     probe,
     recorded,
     settled,
@@ -175,7 +178,7 @@ class DrawSampler:
         self, batch: Inputs, rows: int, place: dict[str, Any], index: int
     ) -> tuple[Draw, Recorder, Tensor]:
         """One draw, recorded."""
-        self._study(batch)
+        self._study(batch, recorded=True)
 
         def run() -> tuple[Draw, Recorder, Any]:
             return recorded(self.subject, arguments(batch), self._pick, index=index, **place, **self._options)
@@ -199,10 +202,16 @@ class DrawSampler:
     def _settled(
         self, run: Callable[[], tuple[Draw, _Found, Any]], batch: Inputs
     ) -> tuple[Draw, _Found, Any]:
-        """A pass in a draw; run once more if it assumed a wrong place of the rows."""
+        """A pass in a draw; run once more if it did without what must be known of the model."""
         done = run()
+        if self._findings.is_first_look and leaves_doubts(done[0].noise):
+            self._options["findings"] = known = probe(self.subject, arguments(batch), thorough=False)
+            if known.trained or not done[0].noise.agrees(known):
+                done = run()
+            else:
+                done[0].noise.book.note(known.off)
         if done[0].unsure:
-            known = settled(self.subject, arguments(batch), self._options["findings"])
+            known = settled(self.subject, arguments(batch), self._findings)
             self._options["findings"] = known
             if any(known.rows.get(site) != assumed for site, assumed in done[0].unsure.items()):
                 done = run()
@@ -233,19 +242,30 @@ class DrawSampler:
             why = f"another draw does not fit the recording ({str(error).splitlines()[0][:80]})"
             yield from self._whole(batch, rows, place, range(done, draws.stop), why)
 
-    def _study(self, batch: Inputs) -> None:
-        """Find what a draw must know of the model, once for every kind of inputs."""
+    @property
+    def _findings(self) -> ModelFindings:
+        found: ModelFindings = self._options["findings"]
+        return found
+
+    def _study(self, batch: Inputs, *, recorded: bool) -> None:
+        """Find what a draw must know of the model, once for every kind of inputs.
+
+        Args:
+            batch: of the kind.
+            recorded: whether the draw is recorded, so that a first look may be enough.
+        """
         structure = structure_of(batch)
-        if structure != self._structure:
-            self._options["findings"] = probe(self.subject, arguments(batch), thorough=False)
-            self._structure = structure
+        if structure != self._structure or (self._findings.is_first_look and not recorded):
+            found = first_look(self.subject) if recorded else None
+            found = found or probe(self.subject, arguments(batch), thorough=False)
+            self._options["findings"], self._structure = found, structure
 
     def _whole(
         self, batch: Inputs, rows: int, place: dict[str, Any], draws: range, why: str
     ) -> Iterator[Tensor]:
         """Draws from the model itself."""
         self.plan = DrawPlan("whole model", 1, False, why)
-        self._study(batch)
+        self._study(batch, recorded=False)
 
         def run(index: int) -> tuple[Draw, None, Any]:
             def draw_of(model: nn.Module) -> Draw:

@@ -5,7 +5,7 @@ from bayesdrop.trace.function import FunctionDraw, RowDraw
 from bayesdrop.trace.handlers import randomness_of
 from bayesdrop.trace.held import NOT_READY, HeldNoise, ModelFindings
 from bayesdrop.trace.isolate import Subject
-from bayesdrop.trace.probe import in_groups, probe, script_sites, settled
+from bayesdrop.trace.probe import first_look, in_groups, leaves_doubts, probe, script_sites, settled
 from bayesdrop.trace.sites import Selection, Site, StochasticModule, Where, evaluating
 from bayesdrop.trace.tape import DoesNotFit, Leaf, Op, Recorder, Ref, Tape
 
@@ -29,7 +29,9 @@ __all__ = [
     "Where",
     "active_draw",
     "evaluating",
+    "first_look",
     "in_groups",
+    "leaves_doubts",
     "probe",
     "randomness_of",
     "recorded",

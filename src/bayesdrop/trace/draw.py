@@ -10,7 +10,7 @@ task.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import ContextVar
 from types import TracebackType
@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from bayesdrop.inputs import structure_of, tensors_in
-from bayesdrop.operations import name_of, written_by
-from bayesdrop.randomness import ProcessSwitch, SeedWatch, global_states, have_moved, is_alone
+from bayesdrop.inputs import batch_rows, structure_of, tensors_in
+from bayesdrop.operations import name_of, names, written_by
+from bayesdrop.randomness import ProcessSwitch, SeedWatch, Stream, global_states, have_moved, is_alone
 from bayesdrop.trace.handlers import Arguments, Keywords, handler_of, is_random_function
 from bayesdrop.trace.held import HeldNoise, ModelFindings, RowAxis, check_groups
-from bayesdrop.trace.isolate import OPEN, RUNNING, PassState, Subject, may_keep_tensors
+from bayesdrop.trace.isolate import OF_EVERY_MODULE, OPEN, RUNNING, PassState, Subject, may_keep_tensors
 from bayesdrop.trace.sites import HeldFlag, Site, compares_flag, flags_kept, needs_no_watching
 from bayesdrop.trace.tape import Recorder, memory_of
 
@@ -177,7 +177,7 @@ class Draw:
         recorder = self.noise.recorder
         if recorder is not None and self._mode is not None:
             recorder.put_back = self._mode.put_back
-        if not self.foreign and have_moved(states, torch_too=is_alone()):
+        if not self.foreign and have_moved(states, global_states(), torch_too=is_alone()):
             self.out_of_sight = True
             self.saw_foreign_randomness("a random function out of sight")
 
@@ -250,8 +250,7 @@ class Draw:
     def _set_flags(self) -> None:
         book, known = self.noise.book, self.noise.findings
         book.trained = known.trained if known is not None else frozenset()
-        for site in known.off if known is not None else ():
-            book.sites[f"{site.path}:{site.call}:{site.kind}"] = site
+        book.note(known.off if known is not None else ())
         for module, path in book.paths.items():
             if not isinstance(module, torch.jit.ScriptModule):
                 # Written to the dictionary: nn.Module.__setattr__ would cost ten times as much.
@@ -287,19 +286,20 @@ def recorded(
 
     Returns: the draw, which is closed, the recorder, and the output.
     """
-    recorder = Recorder()
+    recorder, rows = Recorder(), batch_rows(inputs)
 
     def draw_of(model: nn.Module) -> Draw:
         nonlocal recorder
         recorder = Recorder()
         for tensor in tensors_in(inputs):
             recorder.input(tensor) if any_inputs else recorder.constant(tensor)
+            if rows is not None and tensor.dim() > 0:
+                recorder.rows(tensor)
         for module in model.modules():
             if isinstance(module, torch.jit.ScriptModule):
                 recorder.stop("a part of the model is a script")
             for name, value in vars(module).items():
-                # Most are numbers, flags, and dictionaries of hooks.
-                if isinstance(value, _HOLDERS) and name != "_modules" and not name.endswith("_hooks"):
+                if name in _TENSORS_OF_MODULE or name not in OF_EVERY_MODULE:
                     recorder.constants(tensors_in(value))
         return Draw(model, HeldNoise(model, recorder=recorder, **options))
 
@@ -307,7 +307,7 @@ def recorded(
     return draw, recorder, output
 
 
-_HOLDERS = (Tensor, dict, list, tuple, slice, Mapping)
+_TENSORS_OF_MODULE = ("_parameters", "_buffers")
 
 
 # the function mode
@@ -345,6 +345,7 @@ class _InterceptMode(TorchFunctionMode):
         self.put_back: set[int] = set()
         self.asleep = False
         self._entered = 0
+        self._only_streams = False
         self._exit = ExitStack()
         self._seeds = SeedWatch()
 
@@ -352,6 +353,8 @@ class _InterceptMode(TorchFunctionMode):
         if self._entered == 0:
             self._exit.enter_context(_eagerly())
             self._seeds = SeedWatch()
+            below: list[Any] = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+            self._only_streams = all(type(mode) is Stream for mode in below)
         self._entered += 1
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -386,7 +389,14 @@ class _InterceptMode(TorchFunctionMode):
     def run(self, func: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Call a function as it is, and record it."""
         recorder = self.noise.recorder
-        return func(*args, **kwargs) if recorder is None else recorder.call(func, args, kwargs)
+        if recorder is None:
+            return func(*args, **kwargs)
+        known = self._only_streams and name_of(func) in _DRAW_NOTHING
+        if known and _are_plain(args) and (not kwargs or _are_plain(kwargs.values())):
+            # No stream need see it, nor what the recorder asks of its tensors: a mode takes longer than that.
+            with torch._C.DisableTorchFunction():
+                return recorder.call(func, args, kwargs)
+        return recorder.call(func, args, kwargs)
 
     def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
         """Write the elements of `value` into `target`, as a dropout in place does; returns `target`."""
@@ -421,12 +431,29 @@ class _InterceptMode(TorchFunctionMode):
         """The arguments with every flag of this draw replaced by False; flags of other draws stay."""
         if isinstance(value, HeldFlag):
             return False if value.owner is self.noise.book else value
-        if type(value) in (tuple, list) and any(_may_hold_flag(part) for part in value):
+        if type(value) in (tuple, list) and not _MAY_HOLD_FLAGS.isdisjoint(map(type, value)):
             return type(value)(self._without_flags(part) for part in value)
-        if type(value) is dict and any(_may_hold_flag(part) for part in value.values()):
+        if type(value) is dict and not _MAY_HOLD_FLAGS.isdisjoint(map(type, value.values())):
             return {name: self._without_flags(part) for name, part in value.items()}
         return value
 
 
-def _may_hold_flag(value: Any) -> bool:
-    return type(value) in (HeldFlag, tuple, list, dict)
+#: functions that draw no numbers, whatever they are called with
+_DRAW_NOTHING = (
+    names(elementwise=True)
+    | names(arithmetic=True)
+    | names(product=True)
+    | names(rows=True)
+    | names(reads="shape")
+) - names(random=True)
+
+
+def _are_plain(values: Iterable[Any]) -> bool:
+    """Whether no value is of a class that may see the functions it is given to."""
+    return all(
+        type(value) in _PLAIN or (type(value) in (tuple, list) and _are_plain(value)) for value in values
+    )
+
+
+_PLAIN = frozenset({Tensor, nn.Parameter, int, float, bool, str, type(None), torch.Size, torch.dtype})
+_MAY_HOLD_FLAGS = frozenset({HeldFlag, tuple, list, dict})

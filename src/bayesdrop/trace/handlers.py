@@ -212,6 +212,8 @@ def _recurrent(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
 
 def _statistics(mode: Mode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
     """F.batch_norm and F.instance_norm in a module that is in training mode only because of its dropout."""
+    if not mode.noise.book.trained:
+        return NotImplemented
     batch = func in (F.batch_norm, torch.batch_norm)
     name = "training" if batch else "use_input_stats"
     flag = _argument(args, kwargs, 5, name, not batch)

@@ -167,6 +167,8 @@ class ModelFindings:
         one_row: the shape at each site in a pass of one row, where that is all that is known.
         sets_flags: whether the model itself calls train() or eval() in its forward.
         is_chain: whether it is a chain of known layers, where rows are on axis 0 everywhere.
+        is_first_look: whether no pass has been made yet. A draw then finds the rows where its recorder has
+            followed them, and assumes where they are elsewhere; see `HeldNoise.assumed`.
         grouped: paths of stochastic layers that get the rows on axis 0, in order, so that each group of rows
             can have its own noise; looked for only where several functions are held at once.
     """
@@ -177,6 +179,7 @@ class ModelFindings:
     one_row: Mapping[str, _Shape] = field(default_factory=dict)
     sets_flags: bool = False
     is_chain: bool = False
+    is_first_look: bool = False
     grouped: frozenset[str] = frozenset()
 
 
@@ -201,6 +204,8 @@ class HeldNoise:
         rows: number of rows of the current pass; None if it is not known.
         unsure: sites where the shapes of one row and of several do not show where the rows are, and the place
             that was assumed.
+        assumed: after a first look alone, the layouts at sites whose rows the recorder could not follow, each
+            with what it was chosen by.
         is_watched: whether passes of the model are watched; those of a chain of known layers need not be.
     """
 
@@ -230,6 +235,7 @@ class HeldNoise:
         self.recorder = recorder
         self.rows: int | None = None
         self.unsure: dict[str, RowAxis | None] = {}
+        self.assumed: dict[str, tuple[Layout, tuple[_Shape, int | None, int | None]]] = {}
         self.is_watched = True
         self._indices = (self.index,) if isinstance(self.index, int) else self.index
         self.num_functions = len(self._indices)
@@ -405,7 +411,8 @@ class HeldNoise:
         if spatial is not None:
             # Without a batch axis the channels come first; F.dropout2d takes three axes for (N, C, L).
             channels = 0 if spatial in (1, 3) and x.dim() == spatial + 1 else 1
-        place = self._place(site, tuple(x.shape), channels=channels)
+        followed = self.recorder is not None and self.recorder.has_rows(x)
+        place = self._place(site, tuple(x.shape), channels=channels, followed=followed)
         positions = (None, False) if channels is not None else self._positions(x, attention=attention)
         noise = self._in_groups(site, place, self._keep(site, place.shape, p, x, *positions))
         if not alpha:
@@ -517,21 +524,45 @@ class HeldNoise:
 
     # where the rows and the positions of a tensor are
 
-    def _place(
-        self, site: str, shape: _Shape, *, channels: int | None = None, axis: int | None = None
-    ) -> Layout:
-        return layout(
-            shape, self.rows, per_row=self.per_row, channels=channels, axis=self._rows_at(site, shape) or axis
-        )
+    def agrees(self, findings: ModelFindings) -> bool:
+        """Whether findings that were made after a pass show the rows where the pass assumed them.
 
-    def _rows_at(self, site: str, shape: _Shape) -> RowAxis | None:
-        """Where the rows are at a site, as far as that is known."""
+        As in a pass with these findings, `unsure` lists the sites where they do not show it for certain.
+        """
+        assumed, self.assumed, self.findings = self.assumed, {}, findings
+        layouts = [
+            (given, self._place(site, shape, channels=channels, axis=axis))
+            for site, (given, (shape, channels, axis)) in assumed.items()
+        ]
+        return all(given == found for given, found in layouts)
+
+    def _place(
+        self,
+        site: str,
+        shape: _Shape,
+        *,
+        channels: int | None = None,
+        axis: int | None = None,
+        followed: bool = False,
+    ) -> Layout:
         known = self.findings
-        if known is None or self.per_row or self.rows in (None, 1):
-            return None
+        rows: RowAxis | None = None
+        # With one row it does not matter where the row is.
+        if known is not None and not self.per_row and self.rows is not None and self.rows != 1:
+            if not known.is_first_look:
+                rows = self._rows_at(known, site, shape, self.rows)
+            elif followed:
+                rows = RowAxis(0)
+            else:
+                assumed = layout(shape, self.rows, per_row=False, channels=channels, axis=axis)
+                self.assumed[site] = assumed, (shape, channels, axis)
+        return layout(shape, self.rows, per_row=self.per_row, channels=channels, axis=rows or axis)
+
+    def _rows_at(self, known: ModelFindings, site: str, shape: _Shape, rows: int) -> RowAxis | None:
+        """Where the rows are at a site, as far as passes of one row and of several have shown it."""
         place, one = known.rows.get(site), known.one_row.get(site)
         if place is None and one is not None:
-            place = row_axis(one, shape, self.rows)
+            place = row_axis(one, shape, rows)
             if place is None or (place.axis is not None and one[place.axis] > 1):
                 self.unsure[site] = place
         return place

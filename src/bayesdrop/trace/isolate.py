@@ -29,6 +29,7 @@ from bayesdrop.trace.sites import HeldFlag, is_draws_hook
 from bayesdrop.trace.tape import memory_of
 
 __all__ = [
+    "OF_EVERY_MODULE",
     "OPEN",
     "RUNNING",
     "NotPrivate",
@@ -79,6 +80,14 @@ class Subject:
         self.model = model
         self.shared: str | None = None
         self._looked = False
+        self._spare: PrivateCopy | None = None
+
+    def runs_copies(self) -> bool:
+        """Whether passes run on private copies. It is found out by making the first of them."""
+        if not self._looked and self.shared is None:
+            with RUNNING.claimed(self._writers()):
+                self._spare = self._copied()
+        return self.shared is None
 
     def run(
         self,
@@ -116,16 +125,21 @@ class Subject:
 
     @contextmanager
     def _lent(self) -> Iterator[tuple[nn.Module, list[Tensor], dict[nn.Module, nn.Module]]]:
-        # Tensors that a pass writes to are put back only at its end: no other pass may run meanwhile.
-        writers = [module for module in self.model.modules() if may_keep_tensors(module)]
+        writers = self._writers()
         with RUNNING.claimed(writers):
             # A new copy for every pass, as a pass may change its copy.
-            copy = None if self.shared is not None else self._copied()
+            copy, self._spare = self._spare, None
+            if copy is None and self.shared is None:
+                copy = self._copied()
             if copy is not None:
                 yield copy.module, copy.tensors, copy.copies
                 return
         with OPEN.claimed(self.model.modules()), RUNNING.claimed(writers):
             yield self.model, [], {}
+
+    def _writers(self) -> list[nn.Module]:
+        """Modules that may write to their tensors: what they wrote is put back only at the end of a pass."""
+        return [module for module in self.model.modules() if may_keep_tensors(module)]
 
     def _copied(self) -> PrivateCopy | None:
         try:
@@ -179,8 +193,10 @@ class PrivateCopy:
 
 _MAPPINGS = (dict, OrderedDict)
 _TENSORS_OF_MODULE = ("_parameters", "_buffers")
+#: names of the attributes that every module has
+OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 #: attributes of a module that no pass changes, or that are copied already
-_KEPT_OF_MODULE = frozenset(vars(nn.Module())) - {
+_KEPT_OF_MODULE = OF_EVERY_MODULE - {
     "_modules", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
     "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
 }  # fmt: skip
@@ -196,7 +212,7 @@ class _Copier:
 
     def copy(self, value: Any) -> Any:
         kind = type(value)
-        if kind in _SHARED:
+        if kind in _SHARED or (kind is tuple and _SHARED.issuperset(map(type, value))):
             return value
         made = self._made.get(id(value))
         if made is not None:
@@ -231,15 +247,13 @@ class _Copier:
         for name in _TENSORS_OF_MODULE:
             attributes[name] = attributes[name].copy()
         for name, value in list(attributes.items()):
-            if name not in _KEPT_OF_MODULE:
-                # Most are empty dictionaries of hooks.
-                empty = type(value) in _MAPPINGS and not value
-                attributes[name] = type(value)() if empty else self.copy(value)
+            if type(value) not in _SHARED and name not in _KEPT_OF_MODULE:
+                attributes[name] = type(value)() if _is_empty(value) else self.copy(value)
         # A draw may be open on the model itself; its flags and hooks do not belong to the model.
         flag: Any = made.training
         if isinstance(flag, HeldFlag):
             attributes["training"] = flag.was
-        for hooks in (made._forward_pre_hooks, made._forward_hooks):
+        for hooks in filter(None, (made._forward_pre_hooks, made._forward_hooks)):
             for key in [key for key, hook in hooks.items() if is_draws_hook(hook)]:
                 del hooks[key]
         return made
@@ -289,6 +303,11 @@ class _Copier:
         return value
 
 
+def _is_empty(value: Any) -> bool:
+    """Whether this is an empty dictionary, as most dictionaries of hooks are."""
+    return type(value) in _MAPPINGS and not value
+
+
 def _is_plain_object(kind: type[Any]) -> bool:
     """Whether an object of this class is made of its attributes alone, and has no copy methods."""
     if not kind.__flags__ & _HEAP_TYPE or not kind.__dictoffset__:
@@ -335,7 +354,11 @@ def leads_back(copy: PrivateCopy) -> str | None:
     waiting: list[Any] = []
     for module in copy.copies.values():
         seen.add(id(module))
-        waiting += [value for name, value in vars(module).items() if name not in _KEPT_OF_MODULE]
+        waiting += [
+            value
+            for name, value in vars(module).items()
+            if type(value) not in _NO_HOLDERS and name not in _KEPT_OF_MODULE and not _is_empty(value)
+        ]
     kinds = {type(module) for module in copy.copies}
     functions = [member for kind in kinds for member in _own_functions(kind)]
     while waiting:
@@ -492,14 +515,11 @@ def may_keep_tensors(module: nn.Module) -> bool:
     return not own and not isinstance(module, torch.jit.ScriptModule)
 
 
-_INTERNAL = frozenset(vars(nn.Module())) - {"training"}
-
-
 def _simple(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes in which a pass may keep something, each with a copy if it is a list or dictionary."""
     kept: dict[str, Any] = {}
     for name, value in attributes.items():
-        if name == "training" or name in _INTERNAL:
+        if name in OF_EVERY_MODULE:
             continue
         if type(value) in (list, dict):
             kept[name] = (value, value.copy())
@@ -510,7 +530,7 @@ def _simple(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _put_attributes_back(module: nn.Module, before: dict[str, tuple[Any, Any]]) -> None:
     now = vars(module)
-    fresh = [name for name in now if name not in before and name not in _INTERNAL and name != "training"]
+    fresh = [name for name in now if name not in before and name not in OF_EVERY_MODULE]
     fresh = [name for name in fresh if _holds_tensor(now[name])]
     changed = [
         name

@@ -1,7 +1,7 @@
-"""A few passes without noise that find what must be known of a model before its noise can be held.
+"""What must be known of a model to hold its noise: by a look at its code, or by a few passes without noise.
 
-They find where the rows of a batch are at every site, so that all rows can share noise; and which modules
-pass a dropout rate on only in training mode, as `dropout_p=self.p if self.training else 0.0`.
+The passes find where the rows of a batch are at every site, so that all rows can share noise; and which
+modules pass a dropout rate on only in training mode, as `dropout_p=self.p if self.training else 0.0`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,32 @@ from bayesdrop.randomness import random_state_kept
 from bayesdrop.trace.draw import Draw
 from bayesdrop.trace.held import HeldNoise, Layout, ModelFindings, RowAxis, row_axis
 from bayesdrop.trace.isolate import Subject, copied_arguments
-from bayesdrop.trace.sites import Site, StochasticModule, is_chain
+from bayesdrop.trace.sites import Site, SiteBook, StochasticModule, is_chain
 
-__all__ = ["in_groups", "probe", "script_sites", "settled"]
+__all__ = ["first_look", "in_groups", "leaves_doubts", "probe", "script_sites", "settled"]
 
 Arguments = tuple[Any, Any]
+
+
+def first_look(subject: Subject) -> ModelFindings | None:
+    """What is known of a model before any pass; None if only passes of one or two rows can show it.
+
+    A recorded pass can then follow the rows of the batch by itself; `leaves_doubts` says whether it did.
+    """
+    if is_chain(subject.model):
+        return ModelFindings(is_chain=True)
+    modules = list(subject.model.modules())
+    if any(isinstance(module, torch.jit.ScriptModule) for module in modules):
+        return None
+    if any(map(_mentions_training, filter(is_foreign, modules))) or not subject.runs_copies():
+        return None
+    return ModelFindings(is_first_look=True)
+
+
+def leaves_doubts(noise: HeldNoise) -> bool:
+    """Whether a pass after a first look leaves it open where the rows are, or what depends on training."""
+    foreign = {path for module, path in noise.book.paths.items() if is_foreign(module)}
+    return bool(noise.assumed) or _suggests_training(noise.book, foreign)
 
 
 def probe(subject: Subject, inputs: Arguments, *, thorough: bool = True) -> ModelFindings:
@@ -162,11 +183,9 @@ class _Notes(HeldNoise):
             self.unlike.update(set(self.book.sites) - before)
         return noise
 
-    def _place(
-        self, site: str, shape: tuple[int, ...], *, channels: int | None = None, axis: int | None = None
-    ) -> Layout:
+    def _place(self, site: str, shape: tuple[int, ...], **known: Any) -> Layout:
         self.shapes[site] = shape
-        return super()._place(site, shape, channels=channels, axis=axis)
+        return super()._place(site, shape, **known)
 
     def _is_called_dropout(self) -> bool:
         frame: FrameType | None = sys._getframe(1)
@@ -235,7 +254,9 @@ def _training(
     """The modules to put into training mode, the notes of a pass with these, and the sites that stay off."""
     modules = dict(subject.model.named_modules())
     candidates = {path for path, module in modules.items() if is_foreign(module)}
-    if not _may_depend_on_training(quiet, {modules[path]: path for path in candidates}):
+    if not _suggests_training(quiet.book, candidates) and not any(
+        _mentions_training(modules[path]) for path in candidates
+    ):
         return frozenset(), quiet, ()
     loud = _loudest(subject, sample, candidates, modules)
     if loud is None:
@@ -325,20 +346,18 @@ def _raiser(error: BaseException, kinds: set[type[nn.Module]]) -> type[nn.Module
     return found
 
 
-def _may_depend_on_training(quiet: _Notes, candidates: dict[nn.Module, str]) -> bool:
-    """Whether anything suggests that a module of the user behaves differently in training mode.
+def _suggests_training(book: SiteBook, candidates: set[str]) -> bool:
+    """Whether a pass suggests that modules of the user behave differently in training mode.
 
-    That is: it has read its flag; its code, or a function that it holds, has the word "training"; a site was
-    off; or there was no site at all.
+    That is: one has read its flag; a site was off; or there was no site at all.
     """
-    if quiet.book.asked & set(candidates.values()):
+    if book.asked & candidates:
         return True
-    if not quiet.book.sites or not all(site.random for site in quiet.book.sites.values()):
-        return True
-    return any(_mentions_training(module) for module in candidates)
+    return not book.sites or not all(site.random for site in book.sites.values())
 
 
 def _mentions_training(module: nn.Module) -> bool:
+    """Whether the code of a module, or of a function that it holds, has the word "training"."""
     kinds = [k for k in type(module).__mro__ if k is not object and not k.__module__.startswith("torch.nn.")]
     members = [member for kind in kinds for member in vars(kind).values()]
     kept = [value for value in vars(module).values() if callable(value) and not isinstance(value, nn.Module)]

@@ -235,6 +235,11 @@ class SiteBook:
         self.originals = copies
         self._of_user = {copy: original for original, copy in copies.items()}
 
+    def note(self, off: Iterable[Site]) -> None:
+        """Note sites that stay off, which no pass in a draw reaches."""
+        for site in off:
+            self.sites[f"{site.path}:{site.call}:{site.kind}"] = site
+
     def selected(self, path: str) -> bool:
         """Whether the sites of the module at `path` are on."""
         module = self._module(path)

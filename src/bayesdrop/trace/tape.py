@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bayesdrop.inputs import mapped, tensors_in
 from bayesdrop.noise import Sampler
-from bayesdrop.operations import TABLE, names, writes_in_place
+from bayesdrop.operations import TABLE, keeps_rows, names, writes_in_place
 
 __all__ = ["DoesNotFit", "Leaf", "Op", "Recorder", "Ref", "Tape", "memory_of"]
 
@@ -180,6 +180,8 @@ class Recorder:
         self._escaped: set[int] = set()
         self._clock = 0
         self._precision = _precision()
+        # Tensors that have the rows of the batch on axis 0.
+        self._in_rows: set[int] = set()
 
     def tape(self, output: Tensor) -> Tape | None:
         """The tape that ends in `output`; None if the pass cannot be run again."""
@@ -221,15 +223,24 @@ class Recorder:
         """Note tensors that exist before the pass."""
         self._known.update((id(tensor), tensor) for tensor in tensors)
 
+    def rows(self, tensor: Tensor) -> None:
+        """Note that a tensor has the rows of the batch on axis 0, one after another."""
+        self._in_rows.add(id(tensor))
+
+    def has_rows(self, value: Any) -> bool:
+        """Whether this is a tensor that is known to have the rows of the batch on axis 0."""
+        return id(value) in self._in_rows
+
     def stop(self, reason: str) -> None:
-        """Note why the pass cannot be run again; the first reason counts."""
+        """Note why the pass cannot be run again; the first reason counts. Rows are not followed any more."""
         self.broken = self.broken or reason
+        self._in_rows.clear()
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one function of the model, and record it if it depends on noise."""
         if self.broken is not None:
             return func(*args, **kwargs)
-        tensors = tensors_in((args, kwargs))
+        tensors = tensors_in((args, kwargs) if kwargs else args)
         depends = False
         for tensor in tensors:
             if id(tensor) in self._values:
@@ -239,7 +250,18 @@ class Recorder:
             if self._written:
                 self._check_current(tensor)
         if depends and self.broken is None:
-            return self._write(func, args, kwargs, tensors)
+            result = self._write(func, args, kwargs, tensors)
+        else:
+            result = self._run(func, args, kwargs, tensors)
+        if self._in_rows and isinstance(result, Tensor):
+            with torch._C.DisableTorchFunction():
+                kept = keeps_rows(func, args, kwargs, result, self.has_rows)
+            # The result may be an argument, changed in place.
+            (self._in_rows.add if kept else self._in_rows.discard)(id(result))
+        return result
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Any:
+        """Run a function whose arguments do not depend on noise."""
         name = getattr(func, "__name__", "")
         if tensors and (writes_in_place(name, args, kwargs) or name in _ESCAPES):
             self._check_constant(tensors[0])
@@ -249,7 +271,7 @@ class Recorder:
         gradient = name == "__get__" and func == _GRADIENT and result is not None
         if gradient or name in ("__set__", "backward"):
             self.stop(_OUT_OF_SIGHT)
-        for tensor in tensors_in(result):
+        for tensor in (result,) if isinstance(result, Tensor) else tensors_in(result):
             self._register(tensor)
         return result
 
@@ -370,6 +392,7 @@ class Recorder:
         self._known.pop(key, None)
         self._values.pop(key, None)
         self._stamps.pop(key, None)
+        self._in_rows.discard(key)
 
     def _template(self, value: Any) -> Any:
         """The arguments as the tape stores them: a `Ref` for every tensor that depends on noise."""
