@@ -79,7 +79,7 @@ def test_every_network_is_judged_by_rows_it_has_not_seen() -> None:
 
 
 def test_a_refit_sees_all_rows_and_keeps_the_noise_that_was_found() -> None:
-    way = recipe(candidate(noise="fixed"), parts=1, holdout="last", refit=True, restarts=2)
+    way = recipe(candidate(noise="fixed", noise_std=1.0), parts=1, holdout="last", refit=True, restarts=2)
     found = fit_tables([table(60)], way)[0]
     assert [one.network.num_data for one in found.components] == [60, 60]
     shift = found.search[0]["shift"]
