@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from bayesdrop.threads import thread_pool
+from bayesdrop.threads import in_one_thread, in_threads, thread_pool
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +80,22 @@ def test_threads_that_cannot_be_started_leave_nobody_waiting(monkeypatch: pytest
     for thread in started:
         thread.join(10)
         assert not thread.is_alive()
+
+
+def test_items_are_worked_on_in_threads_of_one_thread_and_come_back_in_order() -> None:
+    together = threading.Barrier(3)
+
+    def work(item: int) -> tuple[int, int]:
+        together.wait(10)
+        return item, torch.get_num_threads()
+
+    assert in_threads(work, iter(range(3))) == [(0, 1), (1, 1), (2, 1)]
+    assert in_one_thread(torch.get_num_threads) == 1
+    assert in_threads(work, []) == []
+    assert torch.get_num_threads() == 3
+
+
+def test_where_torch_has_one_thread_items_are_worked_on_in_this_one() -> None:
+    torch.set_num_threads(1)
+    here = threading.current_thread()
+    assert in_threads(lambda item: threading.current_thread() is here, range(2)) == [True, True]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.start import Start, guess_table
 from bayesdrop.stacked.table import TrainingTable
 from bayesdrop.stacked.train import train
+from bayesdrop.threads import in_one_thread, in_threads
 
 __all__ = ["TableFit", "fit_tables", "grow"]
 
@@ -73,10 +74,25 @@ def fit_tables(
 
     def run(wanted: Sequence[tuple[TableFit, Tried, int, range]]) -> None:
         """Train networks of candidates: (table, candidate, block, parts of the block)."""
-        made = [fit.block_jobs(tried, block, parts) for fit, tried, block, parts in wanted]
+        made = in_one_thread(
+            lambda: [fit.block_jobs(tried, block, parts) for fit, tried, block, parts in wanted]
+        )
         found = iter(train([job for jobs, _ in made for job in jobs], processes=processes, progress=progress))
-        for (fit, tried, _, parts), (jobs, held) in zip(wanted, made, strict=True):
-            fit.add(tried, [next(found) for _ in jobs], held, parts)
+        new = [
+            (fit, tried, part, next(found), rows)
+            for (fit, tried, _, parts), (_, held) in zip(wanted, made, strict=True)
+            for part, rows in zip(parts, held, strict=True)
+        ]
+        told = in_threads(lambda one: one[0].says(*one[1:]), new)
+        for (fit, tried, part, network, _), said in zip(new, told, strict=True):
+            fit.add(tried, part, network, said)
+
+    def judge(trials: Mapping[TableFit, Sequence[Tried]]) -> None:
+        """Candidates by the rows that they held out."""
+        judged = [(fit, tried) for fit, own in trials.items() for tried in own]
+        in_threads(lambda one: one[0].judge(one[1]), judged)
+        for fit, tried in judged:
+            fit.tell(tried)
 
     searching = [fit for fit in fits if fit.parts]
     new = {fit: fit.tried for fit in searching}
@@ -84,16 +100,12 @@ def fit_tables(
         if turn:
             new = {fit: fit.proposed() for fit in searching}
         run([(fit, tried, 0, fit.scouts) for fit, trials in new.items() for tried in trials])
-        for fit, trials in new.items():
-            for tried in trials:
-                fit.judge(tried)
+        judge(new)
     looked = {fit: fit.survivors() for fit in searching}
     for fit, trials in looked.items():
         fit.end_look(trials)
     run([(fit, tried, 0, fit.others) for fit, trials in looked.items() for tried in trials if fit.others])
-    for fit, trials in looked.items():
-        for tried in trials if fit.others else ():
-            fit.judge(tried)
+    judge({fit: trials for fit, trials in looked.items() if fit.others})
     picked = {fit: fit.picks(looked[fit]) if fit.parts else fit.tried[:1] for fit in fits}
     more = [
         (fit, tried, block, range(fit.parts))
@@ -109,7 +121,7 @@ def fit_tables(
     ]
     trained = iter(train(jobs, processes=processes, progress=progress))
     refitted = {fit: [next(trained) for _ in range(fit.recipe.restarts)] for fit in refits}
-    return [_with_shares(fit.result(picked[fit], refitted.get(fit)), fit.table) for fit in fits]
+    return in_threads(lambda fit: _with_shares(fit.result(picked[fit], refitted.get(fit)), fit.table), fits)
 
 
 def _with_shares(mixture: Mixture, table: TrainingTable) -> Mixture:
@@ -317,15 +329,19 @@ class TableFit:
         ]
         return jobs, held
 
-    def add(self, tried: Tried, networks: Sequence[Trained], held: Sequence[Tensor], parts: range) -> None:
-        """Networks of a candidate, and what they say about the rows they have not seen."""
-        y, draws = self.table.targets, self.recipe.judge_draws
-        for network, rows, part in zip(networks, held, parts, strict=True):
-            if not network.diverged:
-                name, x = self._encoding(tried.candidate, part)
-                tried.networks.append(network)
-                tried.encoders.append(name)
-                tried.parts.append(held_out(network, x, y, rows, num_draws=draws, seed=network.seed))
+    def says(self, tried: Tried, part: int, network: Trained, rows: Tensor) -> HeldOut | None:
+        """What a network of a candidate says about the rows it has not seen; None if it diverged."""
+        if network.diverged:
+            return None
+        x, y = self._encoding(tried.candidate, part)[1], self.table.targets
+        return held_out(network, x, y, rows, num_draws=self.recipe.judge_draws, seed=network.seed)
+
+    def add(self, tried: Tried, part: int, network: Trained, said: HeldOut | None) -> None:
+        """A network of a candidate, and what it says; nothing of one that diverged."""
+        if said is not None:
+            tried.networks.append(network)
+            tried.encoders.append(self._encoding(tried.candidate, part)[0])
+            tried.parts.append(said)
 
     def judge(self, tried: Tried) -> None:
         """The log-likelihood of a candidate's held-out rows, its noise set to suit them."""
@@ -336,6 +352,9 @@ class TableFit:
             elif self.recipe.calibrate:
                 tried.change = calibrate(parts, self.size, tails=self.recipe.tails)
             tried.score = mixture_log_prob(parts, [tried.change] * len(parts), self.size)
+
+    def tell(self, tried: Tried) -> None:
+        """The search for candidates what came of one."""
         if self.proposals is not None:
             self.proposals.tell(tried.candidate, self._log_likelihood(tried))
 
@@ -529,7 +548,6 @@ def grow(
         jobs.append(job)
         held.append(apart)
     components: list[Component] = []
-    parts: list[HeldOut] = []
     for component, found, apart in zip(
         mixture.components, train(jobs, processes=processes), held, strict=True
     ):
@@ -537,12 +555,23 @@ def grow(
         # What diverges stays as it was.
         network = old if found.diverged else replace(found, settings=old.settings)
         components.append(Component(network, name, apart))
-        if apart is not None and len(apart):
-            parts.append(held_out(network, inputs[name], targets, apart, num_draws=_DRAWS, seed=network.seed))
-    change = Calibration(dof=mixture.dof)
-    if parts:
-        tails = math.isfinite(mixture.dof)
-        change = calibrate(parts, size, given=[Calibration()] * len(parts), tails=tails)
-    changed = [replace(one, network=calibrated(one.network, change)) for one in components]
-    grown = replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof, start=start)
-    return _with_shares(grown, table)
+
+    def said(one: Component) -> HeldOut:
+        """Of the rows that a network has not seen."""
+        network, apart = one.network, one.held
+        assert apart is not None
+        return held_out(network, inputs[one.encoder], targets, apart, num_draws=_DRAWS, seed=network.seed)
+
+    parts = in_threads(said, [one for one in components if one.held is not None and len(one.held)])
+
+    def finished() -> Mixture:
+        """The networks with the noise that suits those rows."""
+        change = Calibration(dof=mixture.dof)
+        if parts:
+            tails = math.isfinite(mixture.dof)
+            change = calibrate(parts, size, given=[Calibration()] * len(parts), tails=tails)
+        changed = [replace(one, network=calibrated(one.network, change)) for one in components]
+        grown = replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof, start=start)
+        return _with_shares(grown, table)
+
+    return in_one_thread(finished)

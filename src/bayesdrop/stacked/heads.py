@@ -150,9 +150,9 @@ class _Heteroscedastic(Head):
         mean, log_variance = output.chunk(2, -1)
         error = mean - y
         scaled = (-log_variance).exp_().mul_(error)
-        square = error.mul_(scaled)
-        loss = (square + log_variance).add_(math.log(2 * math.pi)).sum(-1).mul_(0.5)
-        return loss, torch.cat([scaled, square.neg_().add_(1).mul_(0.5)], -1)
+        loss = torch.addcmul(log_variance, error, scaled).sum(-1).mul_(0.5)
+        loss.add_(0.5 * y.shape[-1] * math.log(2 * math.pi))
+        return loss, torch.cat([scaled, error.mul_(scaled).mul_(-0.5).add_(0.5)], -1)
 
 
 class _Classes(Head):

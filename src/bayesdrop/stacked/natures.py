@@ -29,6 +29,7 @@ from bayesdrop.stacked.job import Job, Trained
 from bayesdrop.stacked.settings import Settings
 from bayesdrop.stacked.table import TrainingTable
 from bayesdrop.stacked.train import train
+from bayesdrop.threads import in_threads
 
 __all__ = ["natures_of", "with_natures"]
 
@@ -108,7 +109,8 @@ def with_natures(
         train([job for own in looks.values() for one in own for job in one.jobs], processes=processes)
     )
     for place, own in looks.items():
-        judged = [_judged(look, [next(trained) for _ in look.jobs]) for look in own]
+        found = [(look, [next(trained) for _ in look.jobs]) for look in own]
+        judged = in_threads(lambda one: _judged(*one), found)
         scores = [one[~np.isnan(one[:, 0]), 0] for one in judged]
         best = max(range(len(own)), key=lambda way: scores[way].mean() if len(scores[way]) else -math.inf)
         if best and not _is_better(judged[best] - judged[0]):

@@ -169,20 +169,20 @@ class Adam:
         plain = not any(name.startswith(_PARTS[2:]) for name in parameters.tensors)
         self._is_fused = plain and parameters.vector.device.type == "cpu"
 
-    def step(self, grads: Parameters, lr: Tensor) -> None:
+    def step(self, grads: Parameters, lr: Tensor | float) -> None:
         """One step of all networks.
 
         Args:
             grads: gradients; overwritten where they are clipped.
-            lr: (M,) learning rates.
+            lr: learning rates, (M,), or one number for all networks: a step is then one pass over memory.
         """
         if self._limit is not None:
             factor = (self._limit / (grads.norms() + 1e-12)).clamp_max(1).view(-1, 1, 1)
             for tensor in grads.tensors.values():
                 tensor.mul_(factor)
         self._steps += 1
-        if self._is_fused and bool((lr == lr[0]).all()):
-            self._fused_step(grads, float(lr[0]))
+        if self._is_fused and isinstance(lr, float):
+            self._fused_step(grads, lr)
             return
         mean, square, update = self._mean.vector, self._square.vector, self._update.vector
         mean.lerp_(grads.vector, 1 - self.beta1)
@@ -191,7 +191,8 @@ class Adam:
         correction = math.sqrt(1 - self.beta2**self._steps)
         update.add_(self.epsilon * correction)
         torch.div(mean, update, out=update)
-        size = -lr.view(-1, 1, 1) * (correction / (1 - self.beta1**self._steps))
+        rates = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=mean.dtype)
+        size = -rates.view(-1, 1, 1) * (correction / (1 - self.beta1**self._steps))
         for name, tensor in self._parameters.tensors.items():
             factor = size * self._rate_ratio if name.startswith(_PARTS[2:]) else size
             tensor.addcmul_(self._update[name], factor)

@@ -41,6 +41,8 @@ _SHARED = 20_000
 _SOME = 1000
 #: what trees add to rows that is held at a time
 _CELLS = 2**18
+#: numbers of rows with a shuffled column that are held at a time
+_CHANGED = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,11 +264,18 @@ def _shuffled(
     before = _loss(trees(here), rows, problems)
     harm, doubt = np.zeros(x.shape[1]), np.zeros(x.shape[1])
     # A column that no tree asks for does not count.
-    for column in np.unique(trees.feature[trees.left != np.arange(len(trees.left))]):
-        changed = here.copy()
-        changed[:, column] = source.permutation(changed[:, column])
-        grows = _loss(trees(changed), rows, problems) - before
-        harm[column], doubt[column] = grows.mean(), grows.std() / np.sqrt(len(rows))
+    asked = np.unique(trees.feature[trees.left != np.arange(len(trees.left))])
+    # Many rows at a time are cheaper by the row.
+    together = max(1, _CHANGED // here.size)
+    for first in range(0, len(asked), together):
+        columns = asked[first : first + together]
+        changed = np.tile(here, (len(columns), 1, 1))
+        for part, column in zip(changed, columns, strict=True):
+            part[:, column] = source.permutation(part[:, column])
+        scores = trees(changed.reshape(-1, here.shape[1])).reshape(len(columns), len(rows), -1)
+        for column, score in zip(columns, scores, strict=True):
+            grows = _loss(score, rows, problems) - before
+            harm[column], doubt[column] = grows.mean(), grows.std() / np.sqrt(len(rows))
     return harm, doubt
 
 

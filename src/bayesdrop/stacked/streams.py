@@ -67,7 +67,8 @@ class NoiseStreams:
         self._starts = [sum(sizes[:place]) for place in range(len(sizes) + 1)]
         # Whole 64-bit words a step, so that the stream does not depend on how many steps are made at a time.
         self._length = -(-self._starts[-1] // 4) * 4
-        self._buffer = torch.empty(0)
+        #: noise of every layer, step by step; None for a layer without noise
+        self._made: list[tuple[Tensor, ...] | None] = []
 
     def steps_ahead(self) -> int:
         """How many steps `make` should make at a time."""
@@ -76,29 +77,26 @@ class NoiseStreams:
 
     def make(self, steps: int) -> None:
         """Make the noise of the next steps; `of_step` then gives it, counted from 0."""
-        if self._length == 0:
-            return
         count = steps * self._length
         shape = (len(self._generators), steps, self._length)
         if self._normal:
             rows = [made.standard_normal(count, dtype=np.float32) for made in self._generators]
-            self._buffer = torch.from_numpy(np.stack(rows)).view(shape)
-            return
-        words = np.empty((len(self._generators), count // 4), np.uint64)
-        for place, made in enumerate(self._generators):
-            words[place] = made.bit_generator.random_raw(count // 4)
-        self._buffer = torch.from_numpy(words.view(np.int16)).view(shape)
+            noise = torch.from_numpy(np.stack(rows)).view(shape)
+        else:
+            words = np.empty((len(self._generators), count // 4), np.uint64)
+            for place, made in enumerate(self._generators):
+                words[place] = made.bit_generator.random_raw(count // 4)
+            noise = torch.from_numpy(words.view(np.int16)).view(shape)
+        self._made = [
+            None
+            if one is None
+            else noise[..., start : start + one[0] * one[1]].view(*shape[:2], *one).unbind(1)
+            for start, one in zip(self._starts, self._shapes, strict=False)
+        ]
 
     def of_step(self, step: int) -> list[Tensor | None]:
         """Noise of every layer, (M, *shape): int16 words, or normal numbers in single precision."""
-        found: list[Tensor | None] = []
-        for start, shape in zip(self._starts, self._shapes, strict=False):
-            if shape is None:
-                found.append(None)
-                continue
-            part = self._buffer[:, step, start : start + shape[0] * shape[1]]
-            found.append(part.view(-1, *shape))
-        return found
+        return [None if layer is None else layer[step] for layer in self._made]
 
     def keep(self, places: Sequence[int]) -> None:
         """Go on with these networks alone."""

@@ -297,7 +297,10 @@ class _Loop:
         order = torch.from_numpy(np.stack(taken, 1)).view(count, -1)
         known = {one.schedule: one for one in self.active}
         rates = {key: learning_rates(m.settings, self.step, count, m.total) for key, m in known.items()}
-        lrs = torch.from_numpy(np.stack([rates[one.schedule] for one in self.active], 1)).to(table.x.dtype)
+        by_step = np.stack([rates[one.schedule] for one in self.active], 1)
+        # One number where all networks have the same.
+        alike = by_step[:, 0].tolist() if bool((by_step == by_step[:, :1]).all()) else None
+        lrs = torch.from_numpy(by_step).to(table.x.dtype) if alike is None else alike
         factors = torch.tensor([[one.weight_factor] for one in self.active], dtype=table.x.dtype)
         self.noise.make(count)
         for step, rows in enumerate(order):

@@ -23,6 +23,7 @@ from bayesdrop.tables.schema import Schema, Task, check_target, infer_columns, i
 from bayesdrop.tables.spelling import PLAIN
 from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
 from bayesdrop.tables.written import counted
+from bayesdrop.threads import in_one_thread
 
 __all__ = ["FitOptions", "FittedTable", "fit_table", "split_rows", "targets_of"]
 
@@ -177,7 +178,8 @@ def fit_table(
     estimator = _fitted(inputs.x, y[fitted], schema, options, own, progress=progress)
     taken = _training_rows(inputs.x, _places(y[fitted], schema), numbers[fitted], options)
     if share is None:
-        places, judged = judge_out_of_fold(estimator, _places(y[fitted], schema), level=options.level)
+        known = _places(y[fitted], schema)
+        places, judged = in_one_thread(lambda: judge_out_of_fold(estimator, known, level=options.level))
         held = fitted[places]
         held_frame, tried = frame.iloc[held], Prepared(inputs.x[places], Reasons(len(held)))
     else:
