@@ -350,7 +350,7 @@ class TableFit:
             if self.recipe.precisions is not None:
                 self._choose_precision(tried, self.recipe.precisions)
             elif self.recipe.calibrate:
-                tried.change = calibrate(parts, self.size, tails=self.recipe.tails)
+                tried.change = calibrate(parts, tails=self.recipe.tails)
             tried.score = mixture_log_prob(parts, [tried.change] * len(parts), self.size)
 
     def tell(self, tried: Tried) -> None:
@@ -446,7 +446,7 @@ class TableFit:
         changes = [one.change for one in kept for _ in one.parts]
         last = Calibration(dof=changes[0].dof)
         if self.recipe.calibrate and len(parts) > 1:
-            last = calibrate(parts, self.size, given=changes, tails=self.recipe.tails)
+            last = calibrate(parts, given=changes, tails=self.recipe.tails)
         components = [
             Component(calibrated(calibrated(network, one.change), last), name, part.rows)
             for one in kept
@@ -569,7 +569,7 @@ def grow(
         change = Calibration(dof=mixture.dof)
         if parts:
             tails = math.isfinite(mixture.dof)
-            change = calibrate(parts, size, given=[Calibration()] * len(parts), tails=tails)
+            change = calibrate(parts, given=[Calibration()] * len(parts), tails=tails)
         changed = [replace(one, network=calibrated(one.network, change)) for one in components]
         grown = replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof, start=start)
         return _with_shares(grown, table)
