@@ -41,7 +41,7 @@ def test_the_noise_that_made_the_errors_is_found(shift: float, slope: float) -> 
     source = torch.Generator().manual_seed(0)
     said = torch.randn(ROWS, generator=source)
     errors = torch.randn(ROWS, generator=source) * (0.5 * (slope * said + shift)).exp()
-    found = calibrate([part(errors, said)], ROWS)
+    found = calibrate([part(errors, said)])
     # The log-variance of N normal errors is known to sqrt(2 / N), and the grid ends at 1 / 16.
     assert abs(found.shift - shift) < 5 * math.sqrt(2 / ROWS) + 1 / 16
     assert abs(found.slope - slope) < 5 * math.sqrt(2 / ROWS) + 1 / 16
@@ -52,15 +52,15 @@ def test_the_noise_that_made_the_errors_is_found(shift: float, slope: float) -> 
 def test_a_noise_that_was_never_learned_is_found_however_far_it_is(scale: float) -> None:
     errors = scale * torch.randn(ROWS, 1, generator=torch.Generator().manual_seed(0))
     one = HeldOut(torch.arange(ROWS), torch.zeros(3, ROWS, 1), errors, "fixed", torch.zeros(1))
-    found = calibrate([one], ROWS, tails=False)
+    found = calibrate([one], tails=False)
     assert abs(found.shift - 2 * math.log(scale)) < 5 * math.sqrt(2 / ROWS) + 1 / 16
 
 
 def test_heavy_tails_are_found() -> None:
     errors = torch.from_numpy(scipy.stats.t.rvs(4, size=ROWS, random_state=0)).float()
-    found = calibrate([part(errors, torch.zeros(ROWS))], ROWS)
+    found = calibrate([part(errors, torch.zeros(ROWS))])
     assert 3 <= found.dof <= 8
-    assert math.isinf(calibrate([part(errors, torch.zeros(ROWS))], ROWS, tails=False).dof)
+    assert math.isinf(calibrate([part(errors, torch.zeros(ROWS))], tails=False).dof)
 
 
 def test_a_row_is_scored_by_all_that_have_not_seen_it() -> None:
@@ -103,7 +103,7 @@ def test_a_mixture_of_one_width_is_calibrated_as_a_whole(noise: str) -> None:
     torch.testing.assert_close(after.log_prob(Calibration()), before.log_prob(change), rtol=1e-4, atol=1e-5)
     if noise == "heteroscedastic":
         # Log-variances alone cannot be stretched: their noise has the width of that of the means.
-        assert calibrate([before], 40).slope == 1
+        assert calibrate([before]).slope == 1
         with pytest.raises(ValueError, match=r"`calibration\.slope` must be 1"):
             calibrated(network, Calibration(slope=0.6))
 
@@ -161,7 +161,7 @@ def test_the_shift_is_found_to_the_last_step_of_the_search(offset: float) -> Non
     said = torch.randn(ROWS, generator=source)
     errors = torch.randn(ROWS, generator=source) * (0.5 * said).exp()
     errors = errors * (offset - (errors.square() * (-said).exp()).mean().log()).mul(0.5).exp()
-    found = calibrate([replace(part(errors, said), one_width=True)], ROWS, tails=False)
+    found = calibrate([replace(part(errors, said), one_width=True)], tails=False)
     assert abs(found.shift - offset) <= 1 / 32 + 1e-6
 
 
@@ -170,7 +170,7 @@ def test_no_change_a_last_step_away_is_better() -> None:
     said = torch.randn(ROWS, generator=source)
     errors = torch.randn(ROWS, generator=source) * (0.5 * (0.62 * said + 0.31)).exp()
     one = part(errors, said)
-    found = calibrate([one], ROWS, tails=False)
+    found = calibrate([one], tails=False)
 
     def value(shift: float, slope: float) -> float:
         return float(one.log_prob(Calibration(shift, slope)).mean())

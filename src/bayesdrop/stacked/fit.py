@@ -88,7 +88,7 @@ def fit_tables(
             fit.add(tried, part, network, said)
 
     def judge(trials: Mapping[TableFit, Sequence[Tried]]) -> None:
-        """Candidates by the rows that they held out."""
+        """Set the noise of candidates, score them, and tell the search of it."""
         judged = [(fit, tried) for fit, own in trials.items() for tried in own]
         in_threads(lambda one: one[0].judge(one[1]), judged)
         for fit, tried in judged:
@@ -330,31 +330,31 @@ class TableFit:
         return jobs, held
 
     def says(self, tried: Tried, part: int, network: Trained, rows: Tensor) -> HeldOut | None:
-        """What a network of a candidate says about the rows it has not seen; None if it diverged."""
+        """What a network of a candidate says about `rows`, which it held out; None if it diverged."""
         if network.diverged:
             return None
         x, y = self._encoding(tried.candidate, part)[1], self.table.targets
         return held_out(network, x, y, rows, num_draws=self.recipe.judge_draws, seed=network.seed)
 
     def add(self, tried: Tried, part: int, network: Trained, said: HeldOut | None) -> None:
-        """A network of a candidate, and what it says; nothing of one that diverged."""
+        """Add a network and what it says to a candidate; one that diverged is left out."""
         if said is not None:
             tried.networks.append(network)
             tried.encoders.append(self._encoding(tried.candidate, part)[0])
             tried.parts.append(said)
 
     def judge(self, tried: Tried) -> None:
-        """The log-likelihood of a candidate's held-out rows, its noise set to suit them."""
+        """Set a candidate's noise to suit its held-out rows, and score it by their log-likelihood."""
         parts = tried.parts
         if parts:
             if self.recipe.precisions is not None:
                 self._choose_precision(tried, self.recipe.precisions)
             elif self.recipe.calibrate:
-                tried.change = calibrate(parts, self.size, tails=self.recipe.tails)
+                tried.change = calibrate(parts, tails=self.recipe.tails)
             tried.score = mixture_log_prob(parts, [tried.change] * len(parts), self.size)
 
     def tell(self, tried: Tried) -> None:
-        """The search for candidates what came of one."""
+        """Tell Bayesian optimisation, if it is used, the score of a candidate."""
         if self.proposals is not None:
             self.proposals.tell(tried.candidate, self._log_likelihood(tried))
 
@@ -446,7 +446,7 @@ class TableFit:
         changes = [one.change for one in kept for _ in one.parts]
         last = Calibration(dof=changes[0].dof)
         if self.recipe.calibrate and len(parts) > 1:
-            last = calibrate(parts, self.size, given=changes, tails=self.recipe.tails)
+            last = calibrate(parts, given=changes, tails=self.recipe.tails)
         components = [
             Component(calibrated(calibrated(network, one.change), last), name, part.rows)
             for one in kept
@@ -557,7 +557,7 @@ def grow(
         components.append(Component(network, name, apart))
 
     def said(one: Component) -> HeldOut:
-        """Of the rows that a network has not seen."""
+        """What a network says about the rows that it held out."""
         network, apart = one.network, one.held
         assert apart is not None
         return held_out(network, inputs[one.encoder], targets, apart, num_draws=_DRAWS, seed=network.seed)
@@ -565,11 +565,11 @@ def grow(
     parts = in_threads(said, [one for one in components if one.held is not None and len(one.held)])
 
     def finished() -> Mixture:
-        """The networks with the noise that suits those rows."""
+        """The mixture, with the noise that suits the rows that its networks held out."""
         change = Calibration(dof=mixture.dof)
         if parts:
             tails = math.isfinite(mixture.dof)
-            change = calibrate(parts, size, given=[Calibration()] * len(parts), tails=tails)
+            change = calibrate(parts, given=[Calibration()] * len(parts), tails=tails)
         changed = [replace(one, network=calibrated(one.network, change)) for one in components]
         grown = replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof, start=start)
         return _with_shares(grown, table)

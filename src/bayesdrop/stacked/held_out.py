@@ -167,7 +167,6 @@ _DOFS = (math.inf, 16.0, 8.0, 5.0, 4.0, 3.0, 2.5)
 @torch.no_grad()
 def calibrate(
     parts: Sequence[HeldOut],
-    size: int,
     *,
     given: Sequence[Calibration] | None = None,
     tails: bool = True,
@@ -178,7 +177,6 @@ def calibrate(
 
     Args:
         parts: what each network says about the rows that it held out.
-        size: rows of the table.
         given: a change for each network that is made first; slopes then stay as they are.
         tails: whether Student's t may replace the Gaussian.
     """

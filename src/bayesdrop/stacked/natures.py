@@ -132,7 +132,7 @@ def _judged(look: _Look, networks: Sequence[Trained]) -> Array:
         held_out(one, look.inputs, table.targets, rows, num_draws=16, seed=one.seed)
         for one, rows in zip(networks, look.held, strict=True)
     ]
-    change = calibrate(parts, size)
+    change = calibrate(parts)
     found[:, 0] = mixture_log_prob(parts, [change] * len(parts), size).double().numpy() + table.log_units
     assert table.target is not None
     for part in parts:

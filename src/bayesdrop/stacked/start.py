@@ -39,7 +39,7 @@ _FEW = 3000
 _SHARED = 20_000
 #: rows of a part, at most, that choose the number of trees and show what shuffling a column costs
 _SOME = 1000
-#: what trees add to rows that is held at a time
+#: values of trees at rows that are held at a time
 _CELLS = 2**18
 #: numbers of rows with a shuffled column that are held at a time
 _CHANGED = 2**22
@@ -263,9 +263,9 @@ def _shuffled(
     here = x[rows]
     before = _loss(trees(here), rows, problems)
     harm, doubt = np.zeros(x.shape[1]), np.zeros(x.shape[1])
-    # A column that no tree asks for does not count.
+    # Shuffling a column that no tree asks for changes nothing.
     asked = np.unique(trees.feature[trees.left != np.arange(len(trees.left))])
-    # Many rows at a time are cheaper by the row.
+    # Several columns at a time: each row costs less if there are many.
     together = max(1, _CHANGED // here.size)
     for first in range(0, len(asked), together):
         columns = asked[first : first + together]
