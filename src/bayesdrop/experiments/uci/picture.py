@@ -70,12 +70,14 @@ def draw_rates(figure: Any, outcome: Outcome, method: str) -> None:
     present = [name for name in outcome.arrays["present"] if f"{name}/{method}" in outcome.arrays["rates"]]
     figure.suptitle("learned drop rates by layer, a dot for each split", fontsize=11)
     axes = figure.subplots(1, max(len(present), 1), sharey=True, squeeze=False)[0]
-    for ax, name in zip(axes, present, strict=False):
-        values = np.array(outcome.arrays["rates"][f"{name}/{method}"])
+    rates = {name: np.array(outcome.arrays["rates"][f"{name}/{method}"]) for name in present}
+    # One limit for all: an axis that is shared keeps the one that was set first.
+    highest = max((float(values.max()) for values in rates.values()), default=1.0)
+    for ax, (name, values) in zip(axes, rates.items(), strict=False):
         layers = np.arange(values.shape[1])
         jitter = np.linspace(-0.18, 0.18, len(values)) if len(values) > 1 else np.zeros(1)
         for layer in layers:
             ax.plot(layer + jitter, values[:, layer], ".", color=_OURS, alpha=0.7)
-        finish_axes(ax, name, grid="y", ylim=(-0.005, None))
+        finish_axes(ax, name, grid="y", ylim=(-0.005, max(1.05 * highest, 0.01)))
         ax.set_xticks(layers, ["input", *(f"hidden {layer}" for layer in layers[1:])], fontsize=7)
     axes[0].set_ylabel("p", rotation=0, labelpad=10)
