@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import bayesdrop as bd
-from bayesdrop.blocks import BLOCK_ROWS
+from bayesdrop.blocks import BLOCK_ROWS, with_aligned_rows
 from bayesdrop.scoring import stored
 
 ROWS = 2 * BLOCK_ROWS + 80
@@ -232,3 +232,15 @@ def test_what_cannot_be_scored_is_refused() -> None:
         bd.Scorer("nowhere.safetensors")
     with pytest.raises(TypeError, match=r"an nn\.Module, or the path"):
         bd.Scorer(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("inputs", [1, 5, 6, 7, 9, 127])
+@pytest.mark.parametrize("outputs", [1, 2, 4, 8])
+def test_a_row_has_the_same_bits_wherever_it_stands_in_a_block(inputs: int, outputs: int) -> None:
+    source = torch.Generator().manual_seed(inputs)
+    row, weight = (torch.randn(size, inputs, generator=source) for size in (1, outputs))
+    x, wide = with_aligned_rows(row.expand(BLOCK_ROWS, inputs), weight)
+    assert x.shape[1] % 4 == 0
+    found = torch.nn.functional.linear(x, wide)
+    assert torch.equal(found, found[:1].expand_as(found))
+    torch.testing.assert_close(found[:1], row @ weight.T)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from bayesdrop.blocks import with_aligned_rows
 from bayesdrop.errors import must
 from bayesdrop.layers import MeanFieldGaussian, MixtureDropout, StochasticLayer, VariationalGaussianDropout
 from bayesdrop.layers.base import InputNoiseLayer
@@ -47,7 +48,8 @@ def draw_outputs(
     start = random.index(True) if True in random else len(layers)
     rows = max(1, len(x)) if block is None else block
     parts = [x[first : first + rows] for first in range(0, len(x), rows)]
-    before = [_passed(network, layers[:start], part, {}) for part in parts]
+    aligned = block is not None
+    before = [_passed(network, layers[:start], part, {}, aligned=aligned) for part in parts]
     size = max(1, min(num_draws, _CHUNK // (rows * max(network.widths[1:]))))
     for first in range(0, num_draws, size):
         count = min(size, num_draws - first)
@@ -56,7 +58,7 @@ def draw_outputs(
             for (place, layer), noisy in zip(layers, random, strict=True)
             if noisy and isinstance(layer, StochasticLayer)
         }
-        outputs = [_passed(network, layers[start:], h, drawn) for h in before]
+        outputs = [_passed(network, layers[start:], h, drawn, aligned=aligned) for h in before]
         whole = [h.expand(count, *h.shape[-2:]) for h in outputs]
         yield whole[0] if len(whole) == 1 else torch.cat(whole, 1)
 
@@ -66,14 +68,22 @@ def _passed(
     layers: Sequence[tuple[int, nn.Module]],
     h: Tensor,
     drawn: Mapping[int, tuple[Tensor, Tensor]],
+    *,
+    aligned: bool,
 ) -> Tensor:
-    """Pass h through layers of an exported network, those in `drawn` with the weights and biases of draws."""
+    """Pass h through layers of an exported network, those in `drawn` with the weights and biases of draws.
+
+    With `aligned`, a row's numbers do not depend on its place among the rows.
+    """
     for place, layer in layers:
         if place in drawn:
             weight, bias = drawn[place]
+            h, weight = with_aligned_rows(h, weight) if aligned else (h, weight)
             h = torch.baddbmm(bias, h.expand(len(weight), *h.shape[-2:]), weight.transpose(1, 2))
         elif isinstance(layer, StochasticLayer):
-            h = torch.nn.functional.linear(h, layer.weight.detach(), network.biases[place // 2])
+            weight = layer.weight.detach()
+            h, weight = with_aligned_rows(h, weight) if aligned else (h, weight)
+            h = torch.nn.functional.linear(h, weight, network.biases[place // 2])
         else:
             h = apply_activation(network.settings.activation, h)
     return h

@@ -248,9 +248,6 @@ def make_notes(board: Board) -> list[str]:
         "Its start from trees and a linear map was made on tables for development, on invented ones, and on "
         "one split of boston, which is kept aside.",
         "Further contenders of ours are ranked in the place of the first one, beside the same peers.",
-        "Coverage and width of our first contender are means over three splits since the second run; in the "
-        "first, of one, intervals that hold exactly 95 % would have been within 91 to 98.5 % on 93 of 100 "
-        "tables, with a standard deviation of 5.",
         "A contender that fails on a table has the last rank there."
         + "".join(f" {one}." for one in sorted(failed)),
         f"Widths are parts of the interval that holds {100 * LEVEL:.0f} % of the training targets. "
