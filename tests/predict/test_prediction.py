@@ -173,6 +173,7 @@ def test_the_central_level_is_where_an_interval_begins_to_hold(
     prediction = Prediction.from_draws(2 * normal(20, 30, 2), likelihood)
     y = torch.linspace(*ends, 30)[:, None].round().expand(prediction.mean.shape)
     found = prediction.central_level(y)
+    assert torch.equal(prediction.central_level(y.long()), found), "whole numbers of any type"
     tried = 0
     for row, column in product(range(30), range(y.shape[1])):
         level = float(found[row, column])

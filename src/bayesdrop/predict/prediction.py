@@ -333,7 +333,9 @@ class Prediction:
         max(1 - 2 F(y), 2 F(y-) - 1, 0), with F(y-) = P(target < y): |2 F(y) - 1| where the target is
         continuous. A whole number is held as soon as an interval reaches any of its probability.
         """
-        at, before = self.cdf(y), self.cdf(torch.nextafter(y.double(), y.new_tensor(-math.inf).double()))
+        at = self.cdf(y)
+        y = y.to(torch.float64)
+        before = self.cdf(torch.nextafter(y, torch.full_like(y, -math.inf)))
         return torch.maximum(1 - 2 * at, 2 * before - 1).clamp_min(0)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
