@@ -262,6 +262,65 @@ def test_stacks_hold_networks_of_one_shape_and_cover_all_jobs() -> None:
     assert len(plan_stacks(jobs[::2], at_least=2)) == 2
 
 
+def test_a_shape_with_most_of_the_work_is_cut_so_that_no_worker_waits() -> None:
+    x, y = table(20, dtype=torch.float32)
+    jobs = [Job(x, y, settings(hidden=(width,)), seed=seed) for width in (3, 64) for seed in range(12)]
+    assert len(plan_stacks(jobs)) == 2
+    stacks = plan_stacks(jobs, at_least=2)
+    assert sorted(place for stack in stacks for place in stack) == list(range(24))
+    # The small networks stay together; of the large ones, no stack has more than a third of a worker's share.
+    assert sorted(len(stack) for stack in stacks if max(stack) >= 12) == [3, 3, 3, 3]
+    assert [len(stack) for stack in stacks if max(stack) < 12] == [12]
+
+
+@pytest.mark.parametrize("noise", ["map", "heteroscedastic"])
+@pytest.mark.parametrize("method", METHODS)
+def test_inputs_that_are_always_0_are_left_out_of_training(method: str, noise: str) -> None:
+    x, y = table(40)
+    wide = torch.cat([x[:, :1], torch.zeros(40, 2, dtype=x.dtype), x[:, 1:]], 1)
+    same = settings(method=method, noise=noise, input_p=0.0)
+    shorter = train([Job(wide, y, same, seed=3), Job(torch.cat([wide, wide]), torch.cat([y, y]), same)])[0]
+    assert shorter.widths[0] == 5
+    assert (shorter.weights[0][1:3] == 0).all()
+    # What is trained beside it, a table in which no input is idle, changes nothing.
+    full = torch.cat([x, x[:, :2]], 1)
+    beside = train([Job(full, y, same, seed=4), Job(wide, y, same, seed=3)])[1]
+    assert_same(shorter, beside)
+    alone = train([Job(wide, y, same, seed=3)])[0]
+    assert_same(shorter, alone)
+    outputs = next(draw_outputs(alone, wide, num_draws=3))
+    assert torch.isfinite(outputs).all()
+
+
+def test_inputs_that_are_always_0_and_noisy_stay() -> None:
+    x, y = table(40)
+    wide = torch.cat([x, torch.zeros(40, 2, dtype=x.dtype)], 1)
+    network = train([Job(wide, y, settings(input_p=0.2), seed=3)])[0]
+    assert (network.weights[0][3:] != 0).any()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_other_work_is_done_beside_the_stacks(threads: int) -> None:
+    x, y = table(20)
+    job = Job(x, y, settings())
+    before, done = torch.get_num_threads(), []
+    torch.set_num_threads(threads)
+    try:
+        networks = train([job], beside=[lambda: done.append(1), lambda: done.append(2)])
+        assert sorted(done) == [1, 2]
+        assert_same(networks[0], train([job])[0])
+        assert train([], beside=[lambda: done.append(3)]) == []
+
+        def fails() -> None:
+            raise RuntimeError("no trees today")
+
+        with pytest.raises(RuntimeError, match="no trees today"):
+            train([job], beside=[fails])
+    finally:
+        torch.set_num_threads(before)
+    assert done[-1] == 3
+
+
 def test_every_row_is_seen_once_before_any_is_seen_again() -> None:
     stream = RowStream(0, np.arange(10))
     seen = stream.take(25)

@@ -181,6 +181,12 @@ class Encoder:
         """How many inputs the network has."""
         return len(self.mean) + (0 if self.offset is None else len(self.offset))
 
+    @property
+    def needed(self) -> NDArray[np.bool_]:
+        """(width,) the inputs that are not 0 for every row: columns, and intervals that are needed."""
+        columns = np.ones(len(self.mean), dtype=bool)
+        return columns if self.edges is None else np.append(columns, ~np.isnan(self.edges[:, 1:]))
+
     def __call__(self, x: Array, predicted: Array | None = None) -> Tensor:
         """(N, K) numbers to (N, width) inputs in single precision.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -72,12 +72,17 @@ def fit_tables(
     tables = with_natures(tables, [one.natures for one in recipes], processes=processes)
     fits = [TableFit(table, one) for table, one in zip(tables, recipes, strict=True)]
 
-    def run(wanted: Sequence[tuple[TableFit, Tried, int, range]]) -> None:
-        """Train networks of candidates: (table, candidate, block, parts of the block)."""
+    def run(
+        wanted: Sequence[tuple[TableFit, Tried, int, range]], beside: Sequence[Callable[[], None]] = ()
+    ) -> None:
+        """Train networks of candidates, (table, candidate, block, parts of the block), beside other work."""
         made = in_one_thread(
             lambda: [fit.block_jobs(tried, block, parts) for fit, tried, block, parts in wanted]
         )
-        found = iter(train([job for jobs, _ in made for job in jobs], processes=processes, progress=progress))
+        jobs = [job for own, _ in made for job in own]
+        if not jobs and not beside:
+            return
+        found = iter(train(jobs, processes=processes, progress=progress, beside=beside))
         new = [
             (fit, tried, part, next(found), rows)
             for (fit, tried, _, parts), (_, held) in zip(wanted, made, strict=True)
@@ -95,11 +100,19 @@ def fit_tables(
             fit.tell(tried)
 
     searching = [fit for fit in fits if fit.parts]
-    new = {fit: fit.tried for fit in searching}
-    for turn in range(1 + max((fit.recipe.rounds for fit in searching), default=0)):
-        if turn:
-            new = {fit: fit.proposed() for fit in searching}
-        run([(fit, tried, 0, fit.scouts) for fit, trials in new.items() for tried in trials])
+
+    def look(trials: Mapping[TableFit, Sequence[Tried]], beside: Sequence[Callable[[], None]] = ()) -> None:
+        """Train the networks of the first look at candidates."""
+        run([(fit, tried, 0, fit.scouts) for fit, own in trials.items() for tried in own], beside)
+
+    # Starts are fitted while the networks that need none are trained.
+    free = {fit: fit.tried for fit in searching}
+    look(free, [fit.find_start for fit in fits if fit.needs_start])
+    look({fit: [one for one in fit.tried if one not in free[fit]] for fit in searching})
+    judge({fit: fit.tried for fit in searching})
+    for _ in range(max((fit.recipe.rounds for fit in searching), default=0)):
+        new = {fit: fit.proposed() for fit in searching}
+        look(new)
         judge(new)
     looked = {fit: fit.survivors() for fit in searching}
     for fit, trials in looked.items():
@@ -174,18 +187,21 @@ class TableFit:
         self.seen = Seen.of(table.x)
         #: guesses of the start; part p of the rows has guess p % num_guesses, which has not seen it
         self.num_guesses = min(_GUESSES if self.size < _LONG else 2, self.folds)
-        self.start = self._grown() if any(one.needs_start for one in recipe.candidates) else None
-        self.tried = [Tried(candidate) for candidate in recipe.candidates if self._is_of_use(candidate)]
+        #: what trees and a linear map say of the table; None before `find_start`, or if there is none
+        self.start: Start | None = None
+        #: candidates; those that need a start come with it
+        self.tried = [Tried(candidate) for candidate in recipe.candidates if not candidate.needs_start]
         self.proposals = Proposals(recipe, table.seed) if recipe.rounds else None
         #: whether a first look with short trainings is under way, whose networks are judged and dropped
-        self.looking = recipe.look < 1 and not recipe.rounds and len(self.tried) > recipe.survivors
+        self.looking = recipe.look < 1 and not recipe.rounds and len(recipe.candidates) > recipe.survivors
         self._looked = self.looking
 
     @property
     def scouts(self) -> range:
         """The parts that all candidates hold out at the first look."""
-        few = self.recipe.scouts is None or self.recipe.rounds or len(self.tried) <= self.recipe.survivors
-        return range(self.parts if few else min(self.recipe.scouts or 0, self.parts))
+        recipe = self.recipe
+        few = recipe.scouts is None or recipe.rounds or len(recipe.candidates) <= recipe.survivors
+        return range(self.parts if few else min(recipe.scouts or 0, self.parts))
 
     @property
     def others(self) -> range:
@@ -199,14 +215,25 @@ class TableFit:
                 one.networks, one.encoders, one.parts, one.score = [], [], [], None
         self.looking = False
 
-    def _grown(self) -> Start | None:
-        """The table's start: guess g is fitted without the parts p of the rows with p % num_guesses = g."""
+    @property
+    def needs_start(self) -> bool:
+        """Whether a candidate needs trees and a linear map."""
+        return any(one.needs_start for one in self.recipe.candidates)
+
+    def find_start(self) -> None:
+        """Fit the table's start: guess g without the parts p of the rows with p % num_guesses = g."""
         table = self.table
         y = table.targets.numpy() if table.target is not None else table.y
-        return guess_table(
+        self.start = guess_table(
             table.x, y, self._folds_of(0) % self.num_guesses, classes=table.classes, weight=table.weight,
             seed=table.seed,
         )  # fmt: skip
+        known = iter(self.tried)
+        self.tried = [
+            Tried(one) if one.needs_start else next(known)
+            for one in self.recipe.candidates
+            if self._is_of_use(one)
+        ]
 
     def _is_of_use(self, candidate: Candidate) -> bool:
         """Whether there is a start for a candidate that needs one, and columns to leave out."""

@@ -120,6 +120,26 @@ class Parameters:
             copy.tensors[name].copy_(tensor[places])
         return copy
 
+    def with_inputs(self, settings: Settings, used: Tensor) -> Parameters:
+        """Themselves, or a copy with the weights of some inputs alone.
+
+        Args:
+            settings: of the networks, whose inputs have no noise.
+            used: (K',) places of the inputs to keep, in order.
+        """
+        widths = self.layout.widths
+        if len(used) == widths[0]:
+            return self
+        targets = self.layout.shapes.get("log_noise_std", (1, 1))[1]
+        copy = Parameters(
+            ParameterLayout(settings, len(used), widths[-1], targets),
+            self.tensors["weight0"].shape[0],
+            self.vector.dtype,
+        )
+        for name, tensor in self.tensors.items():
+            copy.tensors[name].copy_(tensor[:, used] if name == "weight0" else tensor)
+        return copy
+
     def norms(self) -> Tensor:
         """(M,) Euclidean norm of each network's parameters."""
         squares = [tensor.flatten(1).square().sum(1) for tensor in self.tensors.values()]

@@ -202,7 +202,7 @@ def _grown(
     seed: int,
 ) -> tuple[list[Trees], int]:
     """Trees of every part, and how many of them suit unseen rows best: they grow until more do not help."""
-    limits = require("threadpoolctl", extra="sklearn", owner="boosted trees")
+    libraries = require("threadpoolctl", extra="sklearn", owner="boosted trees").ThreadpoolController()
     models = [
         [one.trees(len(some), x.shape[1], seed=seed + part) for one in problems]
         for part, some in enumerate(fitted)
@@ -212,15 +212,16 @@ def _grown(
     def grow(part: int, count: int) -> None:
         some = fitted[part]
         given = None if weight is None else weight[some]
-        for model, one in zip(models[part], problems, strict=True):
-            model.set_params(max_iter=count).fit(x[some], one.y[some], given)
+        # One thread a model: sums over several threads are rounded differently from machine to machine, and
+        # a tree may then split elsewhere. OpenMP's number is this thread's own.
+        with libraries.limit(limits=1, user_api="openmp"):
+            for model, one in zip(models[part], problems, strict=True):
+                model.set_params(max_iter=count).fit(x[some], one.y[some], given)
 
     # Trees of few rows are mostly Python, which threads do not share.
     workers = min(torch.get_num_threads(), len(models)) if len(fitted[0]) >= _SHARED else 1
     for count in range(_TREES, most + _TREES, _TREES):
-        # One thread a model: sums over several threads are rounded differently from machine to machine, and
-        # a tree may then split elsewhere.
-        with limits.threadpool_limits(1), thread_pool(workers) as pool:
+        with thread_pool(workers) as pool:
             list(pool.map(grow, range(len(models)), [min(count, most)] * len(models)))
         grown = [joined_trees([read_trees(model) for model in own]) for own in models]
         best = _best_count(x, grown, unseen, problems, weight)

@@ -15,6 +15,7 @@ from torch import Tensor
 from bayesdrop.engines import engine_for
 from bayesdrop.errors import must, whole_number
 from bayesdrop.progress import progress_bar
+from bayesdrop.stacked.encode import EncodedRows
 from bayesdrop.stacked.gaussian_weights import first_log_std
 from bayesdrop.stacked.job import Job, Trained, trained_of
 from bayesdrop.stacked.parameters import Adam, ParameterLayout, Parameters, learning_rates
@@ -27,9 +28,21 @@ __all__ = ["plan_stacks", "train", "train_stack"]
 
 #: activations of a batch that a stack may hold, over all its networks: they fit into a core's cache
 _STACK_NUMBERS = 2**20
+#: multiplications that take as long as noise and non-linearity of one unit and row
+_UNIT = 200
+#: stacks for each thread or process, so that all of them are busy to the end
+_SHARES = 3
+#: networks of a stack that is cut for that reason, at least: fewer would be mostly calls
+_TOGETHER = 3
 
 
-def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) -> list[Trained]:
+def train(
+    jobs: Sequence[Job],
+    *,
+    processes: int = 1,
+    progress: bool = False,
+    beside: Sequence[Callable[[], None]] = (),
+) -> list[Trained]:
     """Train every job's network; those of equal shape side by side in batched products.
 
     A network depends on its job alone, not on what is trained beside it (to the rounding of batched
@@ -42,6 +55,7 @@ def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) ->
             module that can be imported, as `multiprocessing` does; inside of `bayesdrop.engines.running_on`
             they are workers of that engine.
         progress: show a bar that counts steps of networks (needs the extra "cli").
+        beside: other work, done in this process: side by side with the stacks where they have threads.
 
     Returns: the networks, in the order of the jobs. One that diverged is marked, and does not stop the rest.
     """
@@ -55,11 +69,14 @@ def train(jobs: Sequence[Job], *, processes: int = 1, progress: bool = False) ->
     stacks = [(places, [jobs[p] for p in places]) for places in plan]
     results: dict[int, Trained] = {}
     with progress_bar("train", sum(map(_steps, jobs)), show=progress) as advance:
-        if threads > 1 and len(stacks) > 1:
-            trained = _in_threads([own for _, own in stacks], min(threads, len(stacks)), advance)
+        if threads > 1 and len(stacks) + len(beside) > 1:
+            trained = _in_threads([own for _, own in stacks], beside, threads, advance)
             for (places, _), found in zip(stacks, trained, strict=True):
                 results |= zip(places, found, strict=True)
-        elif processes == 1 or len(stacks) < 2:
+            return [results[place] for place in range(len(jobs))]
+        for work in beside:
+            work()
+        if processes == 1 or len(stacks) < 2:
             for places, own in stacks:
                 results |= zip(places, train_stack(own, lambda steps: advance(steps, "")), strict=True)
         else:
@@ -76,9 +93,12 @@ class _Stopped(Exception):
 
 
 def _in_threads(
-    stacks: Sequence[Sequence[Job]], threads: int, advance: Callable[[int, str], None]
+    stacks: Sequence[Sequence[Job]],
+    beside: Sequence[Callable[[], None]],
+    threads: int,
+    advance: Callable[[int, str], None],
 ) -> list[list[Trained]]:
-    """Train stacks side by side, each in one thread."""
+    """Train stacks side by side, each in one thread, with other work beside them."""
     stop, lock = threading.Event(), threading.Lock()
 
     def told(steps: int) -> None:
@@ -87,9 +107,13 @@ def _in_threads(
         with lock:
             advance(steps, "")
 
-    with thread_pool(threads) as pool:
+    with thread_pool(min(threads, len(stacks) + len(beside))) as pool:
         try:
-            return [future.result() for future in [pool.submit(train_stack, own, told) for own in stacks]]
+            others = [pool.submit(work) for work in beside]
+            trained = [pool.submit(train_stack, own, told) for own in stacks]
+            for other in others:
+                other.result()
+            return [future.result() for future in trained]
         except BaseException:
             stop.set()
             raise
@@ -100,22 +124,27 @@ def plan_stacks(jobs: Sequence[Job], *, at_least: int = 1) -> list[list[int]]:
 
     Args:
         jobs: what is to be trained.
-        at_least: jobs of one shape are cut into several stacks if there are fewer shapes than this.
+        at_least: jobs of one shape are cut into several stacks if there are fewer shapes than this; and if
+            they are so much of the work that some of as many workers would have nothing to do at the end.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
     for place, job in enumerate(jobs):
         groups.setdefault(_shape(job), []).append(place)
+    works = [_work(job) for job in jobs]
+    share = sum(works) / (at_least * _SHARES) if at_least > 1 else math.inf
     stacks: list[list[int]] = []
     for places in groups.values():
         settings = jobs[places[0]].settings
         width = jobs[places[0]].x.shape[1] + 2 * sum(settings.hidden)
         room = max(1, _STACK_NUMBERS // (settings.batch_size * width))
         count = max(-(-len(places) // room), min(at_least, len(places)) if len(groups) < at_least else 1)
+        own = sum(works[place] for place in places)
+        count = max(count, min(math.ceil(own / share), len(places) // _TOGETHER))
         # Trainings of about equal length side by side, so that a stack stays full to its end.
         ordered = sorted(places, key=lambda place: _steps(jobs[place]))
         size = -(-len(ordered) // count)
         stacks += [ordered[start : start + size] for start in range(0, len(ordered), size)]
-    return sorted(stacks, key=lambda places: -sum(_work(jobs[place]) for place in places))
+    return sorted(stacks, key=lambda places: -sum(works[place] for place in places))
 
 
 def _shape(job: Job) -> tuple[object, ...]:
@@ -129,9 +158,10 @@ def _steps(job: Job) -> int:
 
 
 def _work(job: Job) -> int:
-    """Multiplications of a whole training, nearly."""
-    widths = (job.x.shape[1], *job.settings.hidden)
-    return _steps(job) * job.settings.batch_size * sum(a * b for a, b in itertools.pairwise(widths))
+    """How long a whole training takes, in multiplications, nearly."""
+    hidden = job.settings.hidden
+    products = sum(a * b for a, b in itertools.pairwise((job.x.shape[1], *hidden)))
+    return _steps(job) * job.settings.batch_size * (products + _UNIT * sum(hidden))
 
 
 def train_stack(jobs: Sequence[Job], advance: Callable[[int], None] = lambda steps: None) -> list[Trained]:
@@ -152,8 +182,10 @@ def train_stack(jobs: Sequence[Job], advance: Callable[[int], None] = lambda ste
 class _Member:
     """One network of a stack in training: its rows, its history and its best weights so far."""
 
-    def __init__(self, job: Job, offset: int) -> None:
+    def __init__(self, job: Job, offset: int, idle: Tensor | None) -> None:
         self.job, self.settings = job, job.settings
+        #: inputs whose weights come out as 0; see `_JoinedRows`
+        self.idle = idle
         self.own = torch.arange(len(job.x)) if job.rows is None else job.rows
         self.rows = RowStream(job.seed, self.own.numpy().astype(np.int64) + offset)
         self.num_data = len(self.own)
@@ -203,21 +235,47 @@ class _JoinedRows:
 
     Attributes:
         offsets: for each job, the place of its table's first row.
-        x: (R, K) inputs; y: (R, D) targets, or labels; weight: (R,) of the rows, or None.
+        idle: for each job, (K,) which inputs are 0 in all rows of its table: many, where an encoding does not
+            need them (see `Encoder`). They teach nothing, and their weights come out as 0. None with noise
+            on the inputs.
+        used: places of the inputs that networks are trained on: those that are not 0 in all tables.
+        dtype: of the inputs.
+        y: (R, D) targets, or labels; weight: (R,) of the rows, or None.
     """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         tables = list({(id(job.x), id(job.y), id(job.weight)): job for job in jobs}.items())
+        self.idle: list[Tensor | None] = [None] * len(jobs)
+        self.used, self.dtype = torch.arange(jobs[0].x.shape[1]), jobs[0].x.dtype
+        if jobs[0].settings.rates[0] == 0:
+            idle = {id(job.x): _idle_inputs(job.x) for _, job in tables}
+            self.idle = [idle[id(job.x)] for job in jobs]
+            used = (~torch.stack(list(idle.values())).all(0)).nonzero().flatten()
+            self.used = used if len(used) else self.used
         starts = itertools.accumulate((len(job.x) for _, job in tables), initial=0)
         places = dict(zip((key for key, _ in tables), starts, strict=False))
         self.offsets = [places[id(job.x), id(job.y), id(job.weight)] for job in jobs]
         xs, ys = [job.x for _, job in tables], [job.y for _, job in tables]
-        self.x = torch.cat([x[torch.arange(len(x))] for x in xs]) if len(xs) > 1 else xs[0]
+        x = torch.cat([x[torch.arange(len(x))] for x in xs]) if len(xs) > 1 else xs[0]
+        self._leaves_out = len(self.used) < x.shape[1]
+        self._x = x[:, self.used] if self._leaves_out and isinstance(x, Tensor) else x
         self.y = torch.cat(ys) if len(ys) > 1 else ys[0]
         self.weight: Tensor | None = None
         if any(job.weight is not None for job in jobs):
             weights = [torch.ones(len(job.x)) if job.weight is None else job.weight for _, job in tables]
-            self.weight = torch.cat([weight.to(self.x.dtype) for weight in weights])
+            self.weight = torch.cat([weight.to(self.dtype) for weight in weights])
+
+    def inputs(self, rows: Tensor) -> Tensor:
+        """(n, used) inputs of some rows."""
+        x = self._x.index_select(0, rows)
+        return x if isinstance(self._x, Tensor) or not self._leaves_out else x[:, self.used]
+
+
+def _idle_inputs(x: Tensor | EncodedRows) -> Tensor:
+    """(K,) which inputs are 0 in all rows."""
+    if isinstance(x, EncodedRows):
+        return torch.from_numpy(~x.encoder.needed)
+    return ~(x != 0).any(0)
 
 
 def _start_network(parameters: Parameters, level: Tensor, place: int, job: Job) -> None:
@@ -248,35 +306,39 @@ class _Loop:
     def __init__(self, jobs: Sequence[Job]) -> None:
         first, self.batch = jobs[0], jobs[0].settings.batch_size
         self.table = _JoinedRows(jobs)
-        self.members = [_Member(job, at) for job, at in zip(jobs, self.table.offsets, strict=True)]
+        self.members = [
+            _Member(*one) for one in zip(jobs, self.table.offsets, self.table.idle, strict=True)
+        ]
         self.active = list(self.members)
-        settings = [job.settings for job in jobs]
+        settings, dtype = [job.settings for job in jobs], self.table.dtype
+        self.widths = first.widths
         layout = ParameterLayout(first.settings, first.x.shape[1], first.widths[-1], first.targets)
-        parameters = Parameters(layout, len(jobs), first.x.dtype)
+        parameters = Parameters(layout, len(jobs), dtype)
         parameters.draw_first_weights([job.seed for job in jobs], [one.first_weights for one in settings])
-        levels = torch.tensor([one.first_noise_std for one in settings], dtype=first.x.dtype).log()
+        levels = torch.tensor([one.first_noise_std for one in settings], dtype=dtype).log()
         level = levels.view(-1, 1, 1).expand(-1, 1, first.targets).clone()
         for place, job in enumerate(jobs):
             _start_network(parameters, level, place, job)
         learned = parameters.get("log_noise_std")
         if learned is not None:
             learned.copy_(level)
+        parameters = parameters.with_inputs(first.settings, self.table.used)
         self.is_map = first.settings.noise == "map"
         fixed = level if self.is_map or first.settings.noise == "fixed" else None
         self.stack = Stack(settings, parameters, self._num_data(), fixed)
         self.adam = Adam(settings, parameters)
         self.noise = NoiseStreams(
             [job.seed for job in jobs],
-            noise_shapes(first.settings, layout.widths),
+            noise_shapes(first.settings, self.widths),
             normal=first.settings.has_normal_noise,
         )
         self.step = 0
-        self.sums = torch.zeros(len(jobs), dtype=first.x.dtype)
+        self.sums = torch.zeros(len(jobs), dtype=dtype)
         self.counts = np.zeros(len(jobs))
         self.squares = torch.zeros(len(jobs), dtype=torch.float64)
 
     def _num_data(self) -> Tensor:
-        return torch.tensor([one.num_data for one in self.active], dtype=self.table.x.dtype)
+        return torch.tensor([one.num_data for one in self.active], dtype=self.table.dtype)
 
     def run(self, advance: Callable[[int], None]) -> list[Trained]:
         """Train all networks; returns them in the order of the jobs."""
@@ -300,11 +362,11 @@ class _Loop:
         by_step = np.stack([rates[one.schedule] for one in self.active], 1)
         # One number where all networks have the same.
         alike = by_step[:, 0].tolist() if bool((by_step == by_step[:, :1]).all()) else None
-        lrs = torch.from_numpy(by_step).to(table.x.dtype) if alike is None else alike
-        factors = torch.tensor([[one.weight_factor] for one in self.active], dtype=table.x.dtype)
+        lrs = torch.from_numpy(by_step).to(table.dtype) if alike is None else alike
+        factors = torch.tensor([[one.weight_factor] for one in self.active], dtype=table.dtype)
         self.noise.make(count)
         for step, rows in enumerate(order):
-            x = table.x.index_select(0, rows).view(*size, -1)
+            x = table.inputs(rows).view(*size, -1)
             y = table.y.index_select(0, rows).view(*size, *table.y.shape[1:])
             weight = None
             if table.weight is not None:
@@ -382,12 +444,18 @@ class _Loop:
     def _tensors(self, place: int) -> dict[str, Tensor]:
         """A copy of a network's parameters, and "log_noise_std" also where it is not one of them."""
         tensors, level = self.stack.parameters.of_network(place), self.stack.log_noise_std
+        idle = self.active[place].idle
+        if idle is not None:
+            trained = tensors["weight0"]
+            tensors["weight0"] = trained.new_zeros(self.widths[0], trained.shape[1])
+            tensors["weight0"][self.table.used] = trained
+            tensors["weight0"][idle] = 0
         return tensors if level is None else {**tensors, "log_noise_std": level[place].clone()}
 
     def _trained(self, member: _Member, tensors: dict[str, Tensor], *, diverged: bool = False) -> Trained:
         return trained_of(
             member.settings,
-            self.stack.widths,
+            self.widths,
             tensors,
             seed=member.job.seed,
             name=member.job.name,
