@@ -287,11 +287,33 @@ def test_a_damaged_or_senseless_file_is_refused_by_name(fitted: DropoutRegressor
         write_tensors(path, tensors, kind="bayesdrop-estimator", header=header | change)
         with pytest.raises(ValueError, match=r"the description in .*model\.safetensors is damaged"):
             DropoutRegressor.load(path)
-    for name in ("0.0.weight", "target.mean"):
+    for name in ("0.0.weight", "target.mean", "target.low"):
         other = tensors | {name: tensors[name].unsqueeze(0)}
         write_tensors(path, other, kind="bayesdrop-estimator", header=header)
         with pytest.raises(ValueError, match=r"the description in .*model\.safetensors is damaged"):
             DropoutRegressor.load(path)
+    for other in (
+        {name: tensor for name, tensor in tensors.items() if name != "target.high"},
+        tensors | {"target.low": tensors["target.high"] + 1},
+    ):
+        write_tensors(path, other, kind="bayesdrop-estimator", header=header)
+        with pytest.raises(ValueError, match=r"its target make no sense"):
+            DropoutRegressor.load(path)
+
+
+def test_a_file_of_an_earlier_version_has_no_range_of_targets(
+    fitted: DropoutRegressor, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    fitted.save(path)
+    tensors, header = read_tensors(path, kind="bayesdrop-estimator")
+    older = {name: one for name, one in tensors.items() if name not in ("target.low", "target.high")}
+    write_tensors(path, older, kind="bayesdrop-estimator", header=header)
+    loaded = DropoutRegressor.load(path)
+    x = waves(30, seed=2)[0]
+    np.testing.assert_array_equal(loaded.predict(x), fitted.predict(x))
+    loaded.save(path)
+    assert set(read_tensors(path, kind="bayesdrop-estimator")[0]) == set(older)
 
 
 def test_a_file_brings_the_estimator_back(fitted: DropoutRegressor, tmp_path: Path) -> None:

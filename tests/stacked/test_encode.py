@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayesdrop.stacked import Encoder, TargetScale, TrainingTable, fit_tables, preset_recipe
+from bayesdrop.stacked.prepared import PreparedMixture
 
 
 def test_the_pieces_of_a_column_add_up_to_its_place_among_the_quantiles() -> None:
@@ -63,6 +66,39 @@ def test_targets_come_back_in_their_units() -> None:
     both = scale.outputs(torch.zeros(1, 4), heteroscedastic=True)
     np.testing.assert_allclose(both[0, 2:].exp().sqrt(), y.std(0))
     assert TargetScale.of(np.full((4, 1), 3.0)).scale.tolist() == [1.0]
+
+
+def test_outputs_stay_within_reach_of_the_targets() -> None:
+    y = np.array([[0.0, -1.0], [10.0, 1.0], [5.0, 0.0], [5.0, 0.0]])
+    scale = TargetScale.of(y)
+    for sign, ends in ((1, [20.0, 3.0]), (-1, [-10.0, -3.0])):
+        far = scale.outputs(torch.full((1, 4), sign * 1e30), heteroscedastic=True)[0]
+        # One range of the targets beyond them; noise of their range at most, and as little as is said.
+        np.testing.assert_allclose(far[:2], ends)
+        np.testing.assert_allclose(far[2:].exp().sqrt(), [10, 2] if sign > 0 else [0, 0])
+        one = scale.outputs(torch.full((1, 2), sign * 1e30), heteroscedastic=False)[0]
+        np.testing.assert_allclose(one, ends)
+    assert scale.outputs(torch.full((1, 4), math.nan), heteroscedastic=True).isnan().all()
+    wider = scale.with_targets(np.array([[30.0, 0.0]]))
+    np.testing.assert_allclose(
+        wider.outputs(torch.full((1, 2), 1e30), heteroscedastic=False)[0], [60, 3], rtol=1e-12
+    )
+    # Files of earlier versions do not tell the range of their targets.
+    older = TargetScale(scale.mean, scale.scale)
+    assert older.outputs(torch.full((1, 2), 1e30), heteroscedastic=False).min() > 1e29
+
+
+def test_a_network_that_says_nonsense_does_not_move_the_prediction_out_of_reach() -> None:
+    source = np.random.default_rng(0)
+    x, y = source.normal(size=(60, 2)), source.uniform(2, 3, size=(60, 1))
+    recipe = preset_recipe("quick", 60, 2)
+    mixture = fit_tables([TrainingTable(x, y)], recipe)[0]
+    wild = mixture.components[0].network
+    wild.biases[-1].fill_(60.0)
+    mean, std = mixture.predict(x).mean, mixture.predict(x).std
+    assert mean.max() < 4
+    assert std.max() < 3
+    torch.testing.assert_close(PreparedMixture(mixture).predict(x).mean, mean)
 
 
 def test_many_inputs_are_made_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

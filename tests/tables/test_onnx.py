@@ -156,6 +156,17 @@ def test_bounded_and_skewed_targets_have_the_intervals_of_predict(kind: Any, tmp
     assert export_table(model, tmp_path / "model.onnx", level=0.9).largest_error < 1e-5
 
 
+def test_outputs_beyond_reach_of_the_targets_are_bounded_in_the_file(tmp_path: Path) -> None:
+    model = fit_table(trips()[["far", "town", "hours"]], FitOptions("hours", estimator=TINY)).model
+    for component, far in zip(model.estimator.mixture_.components, (1e3, -1e3), strict=False):
+        component.network.biases[-1].fill_(far)
+    target = model.estimator.mixture_.target
+    wide = (target.high - target.low) * target.scale
+    assert predict_frame(model, trips()[["far", "town"]])["mean"].max() < target.mean + 2 * wide
+    # Checked against `predict_frame` before it is left.
+    assert export_table(model, tmp_path / "model.onnx").largest_error < 1e-5
+
+
 # what is refused
 
 

@@ -58,6 +58,9 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
     if mixture.target is not None:
         tensors["target.mean"] = torch.from_numpy(mixture.target.mean)
         tensors["target.scale"] = torch.from_numpy(mixture.target.scale)
+        for name, end in (("low", mixture.target.low), ("high", mixture.target.high)):
+            if end is not None:
+                tensors[f"target.{name}"] = torch.from_numpy(end)
         if mixture.shares is not None:
             tensors["shares"] = torch.from_numpy(mixture.shares)
     classes = getattr(estimator, "classes_", None)
@@ -110,7 +113,13 @@ def _rebuilt(kind: type[_E], stored: dict[str, Tensor], header: dict[str, Any]) 
         # Files of earlier versions have no "warp".
         warp = Warp.from_dict(header.get("warp") or {})
         _check("warp", warp.is_plain or len(mean) == 1)
-        target = TargetScale(_array(mean), _array(scale), warp)
+        # Nor have they the range of the targets.
+        ends = {name: tensors.pop(f"target.{name}", None) for name in ("low", "high")}
+        low, high = (None if end is None else _array(end) for end in ends.values())
+        target = TargetScale(_array(mean), _array(scale), warp, low, high)
+        _check("target", (low is None) == (high is None))
+        if low is not None and high is not None:
+            _check("target", low.shape == high.shape == target.mean.shape and bool((low <= high).all()))
     shares = None
     if "shares" in tensors:
         shares = _array(tensors.pop("shares"))

@@ -550,9 +550,11 @@ def grow(
         )
         for name, encoder in encoders.items()
     }
-    if mixture.target is not None:
-        table = replace(table, warp=mixture.target.warp)
-    targets = table.targets_in(mixture.target)
+    target = mixture.target
+    if target is not None:
+        table = replace(table, warp=target.warp)
+        target = target.with_targets(table.continuous)
+    targets = table.targets_in(target)
     source = np.random.Generator(np.random.SFC64(np.random.SeedSequence([table.seed, size])))
     jobs: list[Job] = []
     held: list[Tensor | None] = []
@@ -598,7 +600,9 @@ def grow(
             tails = math.isfinite(mixture.dof)
             change = calibrate(parts, given=[Calibration()] * len(parts), tails=tails)
         changed = [replace(one, network=calibrated(one.network, change)) for one in components]
-        grown = replace(mixture, components=tuple(changed), encoders=encoders, dof=change.dof, start=start)
+        grown = replace(
+            mixture, components=tuple(changed), encoders=encoders, target=target, dof=change.dof, start=start
+        )
         return _with_shares(grown, table)
 
     return in_one_thread(finished)

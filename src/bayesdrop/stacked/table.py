@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,11 +27,15 @@ class TargetScale:
         mean: (D,) of g(y).
         scale: (D,) of g(y); 1 for a constant target.
         warp: the map g, which changes nothing unless one was chosen.
+        low: (D,) the least standardised target of the table; no bound on outputs if None.
+        high: (D,) the largest.
     """
 
     mean: Array
     scale: Array
     warp: Warp = field(default_factory=Warp)
+    low: Array | None = None
+    high: Array | None = None
 
     @staticmethod
     def of(y: Array, weight: Array | None = None, warp: Warp | None = None) -> TargetScale:
@@ -39,21 +44,48 @@ class TargetScale:
         y = _mapped(warp, y)
         mean = np.average(y, axis=0, weights=weight)
         scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
-        varies = scale > 1e-12 * np.maximum(np.abs(mean), 1e-300)
-        return TargetScale(mean, np.where(varies, scale, 1.0), warp)
+        scale = np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0)
+        z = (y - mean) / scale
+        return TargetScale(mean, scale, warp, z.min(0), z.max(0))
+
+    def with_targets(self, y: Array) -> TargetScale:
+        """The same scale with bounds that hold further targets (N, D), too."""
+        if self.low is None or self.high is None:
+            return self
+        z = (_mapped(self.warp, y) - self.mean) / self.scale
+        return replace(self, low=np.minimum(self.low, z.min(0)), high=np.maximum(self.high, z.max(0)))
 
     def standardised(self, y: Array) -> Tensor:
         """(N, D) standardised targets in single precision."""
         return torch.from_numpy(((_mapped(self.warp, y) - self.mean) / self.scale).astype(np.float32))
 
     def outputs(self, output: Tensor, *, heteroscedastic: bool) -> Tensor:
-        """Network outputs (..., D), or (..., 2 D) with log-variances, in units of g(y), as doubles."""
+        """Network outputs (..., D), or (..., 2 D) with log-variances, in units of g(y), as doubles.
+
+        They are within `bounds`: at a row with cells far from all others, a network may say anything.
+        """
         mean, scale = torch.from_numpy(self.mean), torch.from_numpy(self.scale)
-        value = output.to(torch.float64)
+        least, most = (torch.from_numpy(one) for one in self.bounds(heteroscedastic=heteroscedastic))
+        value = output.to(torch.float64).clamp(least, most)
         if not heteroscedastic:
             return value * scale + mean
         means, log_variances = value.chunk(2, -1)
         return torch.cat([means * scale + mean, log_variances + 2 * scale.log()], -1)
+
+    def bounds(self, *, heteroscedastic: bool) -> tuple[Array, Array]:
+        """Least and largest outputs of a network that are believed: (D,) or (2 D,) each.
+
+        With R the range of the table's targets, means lie at most R beyond it, as columns are followed no
+        farther than their own range beyond it; and noise has a standard deviation of R at most.
+        """
+        unbounded = np.full_like(self.mean, math.inf)
+        low = -unbounded if self.low is None else self.low
+        high = unbounded if self.high is None else self.high
+        spread = np.where(high > low, high - low, math.inf)
+        least, most = low - spread, high + spread
+        if not heteroscedastic:
+            return least, most
+        return np.concatenate([least, -unbounded]), np.concatenate([most, 2 * np.log(spread)])
 
 
 def _mapped(warp: Warp, y: Array) -> Array:

@@ -306,9 +306,7 @@ class _Loop:
     def __init__(self, jobs: Sequence[Job]) -> None:
         first, self.batch = jobs[0], jobs[0].settings.batch_size
         self.table = _JoinedRows(jobs)
-        self.members = [
-            _Member(*one) for one in zip(jobs, self.table.offsets, self.table.idle, strict=True)
-        ]
+        self.members = [_Member(*one) for one in zip(jobs, self.table.offsets, self.table.idle, strict=True)]
         self.active = list(self.members)
         settings, dtype = [job.settings for job in jobs], self.table.dtype
         self.widths = first.widths

@@ -73,6 +73,8 @@ def _in_units(w: Writer, mixture: Mixture, draws: str, one_noise: bool) -> tuple
     assert mixture.target is not None
     mean, scale = mixture.target.mean, mixture.target.scale
     count = len(mean)
+    least, most = mixture.target.bounds(heteroscedastic=not one_noise)
+    draws = w.node("Min", w.node("Max", draws, _double(w, least)), _double(w, most))
     if one_noise:
         return w.node("Add", w.node("Mul", draws, _double(w, scale)), _double(w, mean)), count
     times = np.concatenate([scale, np.ones(count)])
