@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from bayesdrop.functional import products
-from bayesdrop.functional.products import ONEDNN, linear, matmul
+from bayesdrop.functional.products import ONEDNN, batched_matmul, linear, matmul
 from bayesdrop.layers import BernoulliDropout
 
 SHAPES = [((300, 200), 100), ((5, 60, 200), 100), ((4096, 50), 10), ((2, 3, 400, 33), 17), ((1, 784), 2000)]
@@ -59,6 +59,27 @@ def test_matmul_is_the_product_in_double_precision(rows: int, inner: int, column
     with torch.no_grad():
         assert close(matmul(a, b), a.double() @ b.double())
         assert close(matmul(a.t().contiguous().t(), b.t().contiguous().t()), a.double() @ b.double())
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("shape", [(3, 128, 200, 192), (2, 5, 7, 3), (1, 4, 600_000, 1)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_products_of_a_batch_are_those_in_double_precision(
+    shape: tuple[int, int, int, int], biased: bool
+) -> None:
+    stack, rows, inner, columns = shape
+    a, b = torch.randn(stack, rows, inner), torch.randn(stack, inner, columns)
+    bias = torch.randn(stack, 1, columns) if biased else None
+    truth = a.double() @ b.double() + (0 if bias is None else bias.double())
+
+    def turned(x: Tensor) -> Tensor:
+        return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+    with torch.no_grad():
+        for left, right in ((a, b), (turned(a), turned(b))):
+            for out in (torch.empty(stack, rows, columns), turned(torch.empty(stack, rows, columns))):
+                assert batched_matmul(left, right, bias=bias, out=out) is out
+                assert bool((out.double() - truth).abs().max() <= 2e-6 * (1 + inner**0.5) * 5)
 
 
 @pytest.mark.usefixtures("kernel")

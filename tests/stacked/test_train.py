@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import bayesdrop as bd
+from bayesdrop.functional import products
 from bayesdrop.stacked import Job, Settings, Trained, draw_outputs, export, likelihood_of, score, train
 from bayesdrop.stacked.parameters import learning_rates
 from bayesdrop.stacked.scores import PRIOR_RATE, PRIOR_SHAPE
@@ -62,6 +63,28 @@ def test_a_network_does_not_depend_on_its_neighbours(method: str, noise: str) ->
     for place in (0, 1, 2):
         assert_same(together[place], train_stack([jobs[place]])[0])
     assert together[1].history["epoch"] == [2, 4, 6]
+
+
+@pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="torch has no oneDNN here")
+@pytest.mark.parametrize("method", ["bernoulli", "dropconnect", "meanfield"])
+def test_a_wide_network_is_the_same_by_either_kernel(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = table(300, dtype=torch.float32)
+    wide = settings(method=method, hidden=(160, 160), batch_size=150, epochs=3, lr=1e-3, input_p=0.0)
+
+    calls: list[int] = []
+    product = products._product
+    monkeypatch.setattr(products, "_product", lambda *args: (calls.append(1), product(*args))[1])
+
+    def trained(onednn: bool) -> list[Trained]:
+        monkeypatch.setattr(products, "ONEDNN", onednn)
+        calls.clear()
+        found = train([Job(x, y, wide, seed=seed) for seed in (0, 1)])
+        assert bool(calls) == onednn
+        return found
+
+    for one, other in zip(trained(True), trained(False), strict=True):
+        # Adam divides by the size of gradients: roundings of tiny ones move a weight by parts of a step.
+        assert_same(one, other, tolerance=1e-3)
 
 
 def test_the_order_of_jobs_and_the_number_of_processes_change_nothing() -> None:

@@ -16,10 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["LARGE", "ONEDNN", "linear", "matmul"]
+__all__ = ["LARGE", "ONEDNN", "batched_matmul", "linear", "matmul"]
 
 #: from this many multiply-adds on, oneDNN saves more than its call costs
 LARGE = 2**20
+#: multiply-adds of one product of a batch from which on it is faster by itself: each is a call of its own
+_LARGE_IN_BATCH = 2**21
 
 
 def _prefers_onednn() -> bool:
@@ -83,6 +85,27 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return _product(a, b.t())
 
 
+def batched_matmul(a: Tensor, b: Tensor, *, bias: Tensor | None = None, out: Tensor) -> Tensor:
+    """A B + c of M pairs of matrices into `out`, as `torch.bmm` and `torch.baddbmm`. Without gradients.
+
+    Args:
+        a: (M, B, K).
+        b: (M, K, N).
+        bias: c, (M, 1, N), or None.
+        out: (M, B, N), which must not share memory with the others.
+
+    Returns: `out`.
+    """
+    rows, inner, columns = *a.shape[1:], b.shape[2]
+    large = rows * inner * columns >= _LARGE_IN_BATCH and not torch.is_grad_enabled()
+    if not large or not _are_for_onednn(a, b):
+        return torch.bmm(a, b, out=out) if bias is None else torch.baddbmm(bias, a, b, out=out)
+    for place, (one, other) in enumerate(zip(a, b, strict=True)):
+        own = None if bias is None else bias[place, 0]
+        out[place] = _product(one, other.t(), own)
+    return out
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -106,14 +129,17 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None, after: str =
 
 
 def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
+    return x.numel() * weight.shape[0] >= LARGE and x.dim() > 1 and _are_for_onednn(x, weight)
+
+
+def _are_for_onednn(a: Tensor, b: Tensor) -> bool:
+    """Whether oneDNN is the faster one here, and may multiply these."""
     return (
-        x.numel() * weight.shape[0] >= LARGE
-        and ONEDNN
-        and x.dim() > 1
-        and x.dtype == weight.dtype == torch.float32
-        and x.device.type == weight.device.type == "cpu"
+        ONEDNN
+        and a.dtype == b.dtype == torch.float32
+        and a.device.type == b.device.type == "cpu"
         and bool(torch.backends.mkldnn.enabled)
-        and _is_plain(x, weight)
+        and _is_plain(a, b)
     )
 
 

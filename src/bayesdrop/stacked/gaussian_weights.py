@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bayesdrop.functional.kl import mean_field_kl
 from bayesdrop.functional.log_uniform import log_uniform_kl
+from bayesdrop.functional.products import batched_matmul
 from bayesdrop.stacked.layers import LayerPrior, StackLayer, over_units, transposed_product
 
 __all__ = ["MeanField", "Variational", "first_log_std", "rate_of"]
@@ -70,9 +71,10 @@ class _NoisyOutputs(StackLayer):
         self.input = a
         self.set_variances()
         torch.mul(a, a, out=self._square)
-        torch.baddbmm(self.bias_variance, self._square, self.variance, out=self._std)
+        batched_matmul(self._square, self.variance, bias=self.bias_variance, out=self._std)
         self._std.clamp_min_(_SMALLEST).sqrt_()
-        return torch.baddbmm(self.bias, a, self.weight, out=self.out).addcmul_(self._std, self._normal)
+        batched_matmul(a, self.weight, bias=self.bias, out=self.out)
+        return self.out.addcmul_(self._std, self._normal)
 
     def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
         self.backward_product(self.input, grad)
@@ -81,7 +83,7 @@ class _NoisyOutputs(StackLayer):
         self.backward_variances(slope)
         if through:
             # The variance of an output has the slope 2 a V in a.
-            torch.bmm(slope, self.variance.transpose(1, 2), out=self._through)
+            batched_matmul(slope, self.variance.transpose(1, 2), out=self._through)
             self.backward_input(grad, self.weight).addcmul_(self._through, self.input)
         return self.input_grad
 

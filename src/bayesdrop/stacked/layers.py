@@ -24,6 +24,7 @@ from torch import Tensor
 from bayesdrop.functional import bernoulli_dropout_kl, gaussian_dropout_kl, gaussian_kl, mixture_dropout_kl
 from bayesdrop.functional.arm import disarm_slope
 from bayesdrop.functional.kl import mixture_information
+from bayesdrop.functional.products import batched_matmul
 
 __all__ = ["LayerPrior", "NoisyInputs", "NoisyWeights", "StackLayer", "over_units", "transposed_product"]
 
@@ -69,9 +70,9 @@ class LayerPrior:
 def transposed_product(u: Tensor, grad: Tensor, out: Tensor) -> None:
     """u^T grad into `out`, by the product that suits the order of `out` in memory."""
     if out.stride(1) == 1 and out.stride(2) != 1:
-        torch.bmm(grad.transpose(1, 2), u, out=out.transpose(1, 2))
+        batched_matmul(grad.transpose(1, 2), u, out=out.transpose(1, 2))
     else:
-        torch.bmm(u.transpose(1, 2), grad, out=out)
+        batched_matmul(u.transpose(1, 2), grad, out=out)
 
 
 def over_units(grad: Tensor, per_unit: Tensor) -> Tensor:
@@ -149,7 +150,7 @@ class StackLayer(ABC):
 
     def backward_input(self, grad: Tensor, weight: Tensor) -> Tensor:
         """dL/du from dL/d(u W + b)."""
-        return torch.bmm(grad, weight.transpose(1, 2), out=self.input_grad)
+        return batched_matmul(grad, weight.transpose(1, 2), out=self.input_grad)
 
 
 class NoisyInputs(StackLayer):
@@ -211,7 +212,7 @@ class NoisyInputs(StackLayer):
             torch.mul(a, self.mask, out=self.masked)
         if self._scaled is not self.weight:
             torch.mul(self.weight, self.scale, out=self._scaled)
-        return torch.baddbmm(self.bias, self.masked, self._scaled, out=self.out)
+        return batched_matmul(self.masked, self._scaled, bias=self.bias, out=self.out)
 
     def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
         """See `StackLayer`. Of a learned rate, the path through soft masks and 1 - p; see `add_score` too."""
@@ -320,7 +321,7 @@ class NoisyWeights(StackLayer):
         torch.mul(self.weight, self.kept, out=self._drawn)
         if self.sigma:
             self._drawn.add_(self._normal, alpha=self.sigma)
-        return torch.baddbmm(self._drawn_bias, a, self._drawn, out=self.out)
+        return batched_matmul(a, self._drawn, bias=self._drawn_bias, out=self.out)
 
     def backward(self, grad: Tensor, *, through: bool, unmasked: bool = False) -> Tensor:
         self.backward_product(self.input, grad).mul_(self.kept)
