@@ -2,12 +2,11 @@
 
 Every set has the papers' own splits. "gal2016" is one hidden layer of 50 units with the rates and length
 scales of 2016, the noise chosen on a fifth of the training rows; "gal2018" is the authors' later grid of
-rates and precisions on that fifth, 4,000 epochs; "default" is this library's estimator as it was at the
-commit that the page ends with, before networks could start from trees. The preset "complete" has the papers'
-methods alone, on all sets: beside those, "meanfield (VI)", a Gaussian for every weight whose length scale is
-chosen on that fifth, next to the printed VI, and boston without dropout. Unlike in the search of 2016,
-nothing is chosen on test rows. A CSV file of one's own takes a set's place by its path:
-`--set datasets=mine.csv`, the target in its last column.
+rates and precisions on that fifth, 4,000 epochs; "default" is this library's estimator as users have it. The
+preset "complete" has the papers' methods alone, on all sets: beside those, "meanfield (VI)", a Gaussian for
+every weight whose length scale is chosen on that fifth, next to the printed VI, and boston without dropout.
+Unlike in the search of 2016, nothing is chosen on test rows. A CSV file of one's own takes a set's place by
+its path: `--set datasets=mine.csv`, the target in its last column.
 `--from results/gal2016-uci-table1.json` fits only what that file does not have.
 """
 

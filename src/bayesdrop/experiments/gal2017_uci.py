@@ -3,10 +3,9 @@
 Two hidden layers of 50 units. "two-layers" is MC dropout with a grid of rates, the paper's column "Dropout";
 "CDropout" learns a rate for every layer and has its noise by MAP-EM with partial M-steps, "CDropoutM" by a
 full one after training; length scale and pace of the noise are chosen on a fifth of the training rows.
-"default" is this library's estimator as it was at the commit that the page ends with. The printed column of
-the deep Gaussian process (DGP) stands beside them. The preset "complete" has the paper's methods alone, and
-the two smallest sets without dropout. `--from results/gal2017-uci.json` fits only what that file does not
-have.
+"default" is this library's estimator as users have it. The printed column of the deep Gaussian process (DGP)
+stands beside them. The preset "complete" has the paper's methods alone, and the two smallest sets without
+dropout. `--from results/gal2017-uci.json` fits only what that file does not have.
 """
 
 from __future__ import annotations

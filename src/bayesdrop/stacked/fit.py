@@ -413,12 +413,18 @@ class TableFit:
         return new
 
     def survivors(self) -> list[Tried]:
-        """The candidates that go on after the first look: those that make its held-out rows most probable."""
+        """The candidates that go on after the first look: those that make its held-out rows most probable.
+
+        After short trainings the best one without a start is among them: it gains more by a long one.
+        """
         if not self.others:
             return self.tried
         known = [(float(one.score.nanmean()), one) for one in self.tried if one.score is not None]
-        ranked = sorted(known, key=lambda pair: -pair[0])[: self.recipe.survivors]
-        return [one for one in self.tried if any(one is kept for _, kept in ranked)]
+        ranked = [one for _, one in sorted(known, key=lambda pair: -pair[0])]
+        kept = ranked[: self.recipe.survivors]
+        if self.looking and all(one.candidate.start for one in kept):
+            kept += [one for one in ranked if not one.candidate.start][:1]
+        return [one for one in self.tried if one in kept]
 
     def picks(self, trials: Sequence[Tried] | None = None) -> list[Tried]:
         """The candidate of every block, each picked to make unseen rows most probable with those before it.

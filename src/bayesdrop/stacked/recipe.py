@@ -76,7 +76,9 @@ class FitRecipe:
         parts: how many of them are held out, by a network each; 0 for no search at all.
         blocks: how many blocks of `parts` networks are picked.
         scouts: parts that are held out for a first look at all candidates; all of them if None.
-        survivors: candidates that go on after the first look, to the parts that are left.
+        survivors: candidates that go on after the first look, to the parts that are left. After a look with
+            short trainings the best candidate without a start goes on, too: a start is half of what a short
+            training finds, and less of what a long one does.
         look: share of its epochs that a network is trained for at the first look. Below 1, the networks of
             that look are only judged, and the survivors are trained in full.
         holdout: "random" parts, or the "last" rows of the table as one part (the last 20 % with 5 folds).
@@ -257,7 +259,14 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     width = 128 if small else 192 if rows < 20_000 else 256
     # Of 32 rows or fewer, a larger batch would only repeat them.
     batch = 32 if rows <= 32 else 64 if rows < 500 else 96 if small else 128 if rows < 20_000 else 256
-    steps = 600 if rows < 500 else 700 if small else 2500 if rows < 20_000 else 9000 if rows < _LONG else 5000
+    # Probabilities of classes are the first to be overfitted.
+    labels = noise in LOGITS
+    if small:
+        steps = 500 if rows < 400 else 700 if labels else 900 if rows < 500 else 1050
+    elif rows < 20_000:
+        steps = 2500 if labels else 3000
+    else:
+        steps = 9000 if rows < _LONG else 5000
     epochs = max(1, min(250, round(steps * batch / rows)))
     common: dict[str, Any] = {"noise": noise, "batch_size": batch, "epochs": epochs, "check_every": epochs}
     common["lr"] = 3e-3
@@ -288,7 +297,7 @@ def default_recipe(rows: int, columns: int, *, noise: NoiseModel = "heteroscedas
     folds = min(8 if small else 10 if rows < 20_000 else 20 if rows < _LONG else 50, max(2, rows))
     parts = min(folds, max(1, -(-1400 * folds // rows)))
     blocks = 4 if small or 20_000 <= rows < _LONG else 2 if rows >= _LONG else 3 if parts > 1 else 6
-    scouts = 3 if parts >= 6 else 1
+    scouts = 1 if parts < 6 else 2 if rows < 400 else 3
     # A short training shows which candidates will be good after a long one.
     long: dict[str, Any] = {"look": 0.2 if rows < _LONG else 0.1, "survivors": 2} if rows >= 20_000 else {}
     return FitRecipe(

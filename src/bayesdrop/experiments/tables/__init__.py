@@ -7,7 +7,7 @@ regression. Nobody is tuned; boosting stops early by a tenth of its rows. Every 
 split, 80 % to 20 %, and one thread; all are measured by the same functions of `bayesdrop.metrics`. Of longer
 tables 3,000 rows are taken at random. `--set num_splits=5 --set max_rows=10000` takes some seven hours.
 One split of a small table has a few dozen test rows, which tell little of how many targets an interval holds:
-`--set coverage_splits=3` judges our intervals on more.
+our intervals are judged on as many splits as hold 1,000 test rows, ten at most (`coverage_splits`).
 
 A third of the tables, chosen by a hash of their names, is for development. The others are kept aside: claims
 are judged on them alone. Ranks are means over tables, with intervals from resampling the tables.
@@ -33,6 +33,7 @@ from bayesdrop.experiments.tables.known import known_pieces
 from bayesdrop.experiments.tables.picture import draw
 from bayesdrop.experiments.tables.report import Board, make_arrays, make_claims, make_notes, make_rows
 from bayesdrop.experiments.tables.sources import load_table
+from bayesdrop.experiments.tables.split import num_tested
 
 __all__ = ["PRESETS", "SMOKE", "TAKES_EARLIER", "Config", "draw", "run"]
 
@@ -40,6 +41,8 @@ TAKES_EARLIER = True
 
 #: of how rows are split and measured; contenders have revisions of their own
 REVISION = 1
+#: test rows of a table that coverage is judged on, where so many splits are allowed: 1 % at a level of 95 %
+_COVERAGE_ROWS = 1000
 _PEERS = ("ngboost", "catboost", "lightgbm", "process", "linear")
 
 
@@ -50,7 +53,7 @@ class Config:
     datasets: tuple[str, ...] = tuple(CATALOGUE)
     contenders: tuple[str, ...] = ("ours", "quick", *_PEERS)
     num_splits: int = 1
-    coverage_splits: int = 1  #: of tables of numbers, for the coverage of our first contender
+    coverage_splits: int = 10  #: of tables of numbers, for the coverage of our first contender, at most
     max_rows: int = 3000  #: of a table; longer ones give rows chosen at random, always the same
 
 
@@ -86,7 +89,7 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     ours = next((name for name in contenders if contender_of(name).where == "ours"), None)
     splits = {
         (entry.name, name): (
-            max(config.num_splits, config.coverage_splits)
+            max(config.num_splits, _coverage_splits(entry, config))
             if name == ours and entry.kind == "regression"
             else config.num_splits
         )
@@ -112,6 +115,12 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
     board = Board(tuple(entries), contenders, made, config.num_splits)
     rows = [*make_rows(board, missing), *absent]
     return Outcome(rows, make_claims(board), make_arrays(board), [*make_notes(board), *notes])
+
+
+def _coverage_splits(entry: Entry, config: Config) -> int:
+    """How many splits hold as many test rows as coverage is judged on."""
+    each = num_tested(len(load_table(entry, config.max_rows)))
+    return min(config.coverage_splits, -(-_COVERAGE_ROWS // each))
 
 
 def _at_hand(config: Config) -> tuple[list[Entry], list[Row]]:

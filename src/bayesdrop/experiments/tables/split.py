@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesdrop.errors import require
 from bayesdrop.experiments.tables.catalogue import Entry
 
-__all__ = ["TableSplit", "as_arrays", "split_table"]
+__all__ = ["TableSplit", "as_arrays", "num_tested", "split_table"]
 
 _TEST_SHARE = 0.2
 
@@ -45,6 +45,15 @@ class TableSplit:
         return np.array([places[label] for label in column], dtype=np.int64)
 
 
+def num_tested(rows: int) -> int:
+    """Test rows of one split of a table of numbers.
+
+    Args:
+        rows: of the table.
+    """
+    return round(_TEST_SHARE * rows)
+
+
 def split_table(entry: Entry, frame: Any, number: int) -> TableSplit:
     """One random split, 80 % to 20 %, the same for every contender; classes are split one by one.
 
@@ -56,7 +65,7 @@ def split_table(entry: Entry, frame: Any, number: int) -> TableSplit:
     seed = int(sha256(f"{entry.name} {number}".encode()).hexdigest()[:8], 16)
     order = np.random.default_rng(seed).permutation(len(frame))
     if entry.kind == "regression":
-        tested = order[: round(_TEST_SHARE * len(order))]
+        tested = order[: num_tested(len(order))]
     else:
         labels = frame[entry.target].to_numpy(dtype=object)[order]
         groups = [order[labels == label] for label in sorted(set(labels))]
