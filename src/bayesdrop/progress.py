@@ -74,13 +74,16 @@ class _Lines:
 def _bar(label: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
     bars = require("rich.progress", extra="cli", owner="progress=True")
     console = require("rich.console", extra="cli", owner="progress=True").Console(stderr=True)
+    # The note takes the room that is left, and no second line.
+    table = require("rich.table", extra="cli", owner="progress=True")
+    rest = table.Column(ratio=1, no_wrap=True, overflow="ellipsis")
     columns = (
         bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
+        bars.BarColumn(bar_width=20),
         bars.MofNCompleteColumn(),
         bars.TimeRemainingColumn(),
-        bars.TextColumn("{task.fields[note]}"),
+        bars.TextColumn("{task.fields[note]}", table_column=rest),
     )
-    with bars.Progress(*columns, console=console, transient=False) as progress:
+    with bars.Progress(*columns, console=console, transient=False, expand=True) as progress:
         task = progress.add_task(label, total=total, note="")
         yield lambda steps, note: progress.update(task, advance=steps, note=note)

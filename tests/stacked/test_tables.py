@@ -23,7 +23,7 @@ from bayesdrop.stacked import (
     grow,
     preset_recipe,
 )
-from bayesdrop.stacked.fit import TableFit
+from bayesdrop.stacked.fit import TableFit, Tried
 
 
 def table(rows: int = 60, seed: int = 0, **options: Any) -> TrainingTable:
@@ -209,6 +209,33 @@ def test_a_short_look_judges_all_and_keeps_networks_of_full_length() -> None:
     assert len(mixture.components) == 2
     with pytest.raises(ValueError, match="`look` must be"):
         recipe(*trials, look=0.0)
+
+
+def test_after_short_trainings_the_best_without_a_start_goes_on_too() -> None:
+    first = candidate(0.01)
+    trials = [replace(first, start=True), replace(first, start=True, bins=5), first, candidate(0.2)]
+    fit = TableFit(table(), recipe(*trials, parts=2, scouts=1, survivors=1, look=0.5))
+    fit.tried = [Tried(one, score=torch.tensor([-float(place)])) for place, one in enumerate(trials)]
+    assert fit.survivors() == [fit.tried[0], fit.tried[2]]
+    fit.tried[3].score = torch.tensor([1.0])
+    assert fit.survivors() == [fit.tried[3]], "the best has no start"
+    whole = TableFit(table(), recipe(*trials, parts=2, scouts=1, survivors=1))
+    whole.tried = fit.tried[:3]
+    assert whole.survivors() == fit.tried[:1], "trainings were not short"
+
+
+def test_bars_tell_what_is_tried_and_the_best_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = recipe(candidate(0.01), candidate(0.2), parts=2, scouts=1, survivors=1, blocks=2)
+    found = fit_tables([table()], plan, progress=True)[0]
+    said = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(" ")[0].partition(",")[0].rpartition(" ")[0] for line in said] == [
+        "try 2 candidates",
+        "train the best",
+        "more of the best",
+    ]
+    assert "log-likelihood" not in said[0], "nothing is judged yet"
+    best = max(row["log_likelihood"] for row in found.search if row["picked"])
+    assert f"log-likelihood {best:.3f} so far ({candidate().brief})" in said[2]
 
 
 @pytest.mark.parametrize("unit", [1e-4, 1.0, 1e5])

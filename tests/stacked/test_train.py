@@ -235,6 +235,19 @@ def test_noise_with_a_pace_is_held_back_and_then_goes_to_its_mode() -> None:
     assert abs(error - float(square.mean())) < 4 * spread
 
 
+def test_the_bar_says_what_is_trained_and_counts_the_steps_of_those_that_stop_early(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    x, y = table(40)
+    hurried = settings(epochs=60, lr=10.0, noise="fixed", patience=1, check_every=1)
+    jobs = [Job(x, y, hurried, seed=1, validation=torch.arange(40))]
+    jobs += [Job(x, y, settings(epochs=9, noise="fixed"), seed=2)]
+    networks = train(jobs, progress=True, label="try 2", note="none so far")
+    assert len(networks[0].history["epoch"]) < 60, "it was to stop early"
+    steps = (60 + 9) * 3
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"try 2 {steps}/{steps}, none so far, ")
+
+
 def test_patience_stops_a_network_and_puts_the_best_weights_back() -> None:
     x, y = table(30, dtype=torch.float32)
     held = torch.arange(20, 30)

@@ -73,16 +73,24 @@ def fit_tables(
     fits = [TableFit(table, one) for table, one in zip(tables, recipes, strict=True)]
 
     def run(
-        wanted: Sequence[tuple[TableFit, Tried, int, range]], beside: Sequence[Callable[[], None]] = ()
+        wanted: Sequence[tuple[TableFit, Tried, int, range]],
+        label: str,
+        beside: Sequence[Callable[[], None]] = (),
     ) -> None:
-        """Train networks of candidates, (table, candidate, block, parts of the block), beside other work."""
+        """Train networks of candidates, (table, candidate, block, parts of the block), beside other work.
+
+        `label` says what they are, in a progress bar.
+        """
         made = in_one_thread(
             lambda: [fit.block_jobs(tried, block, parts) for fit, tried, block, parts in wanted]
         )
         jobs = [job for own, _ in made for job in own]
         if not jobs and not beside:
             return
-        found = iter(train(jobs, processes=processes, progress=progress, beside=beside))
+        note = _best_so_far(fits)
+        found = iter(
+            train(jobs, processes=processes, progress=progress, label=label, note=note, beside=beside)
+        )
         new = [
             (fit, tried, part, next(found), rows)
             for (fit, tried, _, parts), (_, held) in zip(wanted, made, strict=True)
@@ -98,12 +106,16 @@ def fit_tables(
         in_threads(lambda one: one[0].judge(one[1]), judged)
         for fit, tried in judged:
             fit.tell(tried)
+        for fit, own in trials.items():
+            fit.remember_best(own)
 
     searching = [fit for fit in fits if fit.parts]
 
     def look(trials: Mapping[TableFit, Sequence[Tried]], beside: Sequence[Callable[[], None]] = ()) -> None:
         """Train the networks of the first look at candidates."""
-        run([(fit, tried, 0, fit.scouts) for fit, own in trials.items() for tried in own], beside)
+        count = sum(map(len, trials.values()))
+        label = f"try {count} candidate{'' if count == 1 else 's'}"
+        run([(fit, tried, 0, fit.scouts) for fit, own in trials.items() for tried in own], label, beside)
 
     # Starts are fitted while the networks that need none are trained.
     free = {fit: fit.tried for fit in searching}
@@ -117,7 +129,8 @@ def fit_tables(
     looked = {fit: fit.survivors() for fit in searching}
     for fit, trials in looked.items():
         fit.end_look(trials)
-    run([(fit, tried, 0, fit.others) for fit, trials in looked.items() for tried in trials if fit.others])
+    best = [(fit, tried, 0, fit.others) for fit, trials in looked.items() for tried in trials if fit.others]
+    run(best, "train the best")
     judge({fit: trials for fit, trials in looked.items() if fit.others})
     picked = {fit: fit.picks(looked[fit]) if fit.parts else fit.tried[:1] for fit in fits}
     more = [
@@ -127,14 +140,21 @@ def fit_tables(
         for tried in fit.tried
         for block in range(1, picked[fit].count(tried))
     ]
-    run(more)
+    run(more, "more of the best")
     refits = [fit for fit in fits if fit.recipe.refit or not fit.parts]
     jobs = [
         fit.final_job(picked[fit][0], restart) for fit in refits for restart in range(fit.recipe.restarts)
     ]
-    trained = iter(train(jobs, processes=processes, progress=progress))
+    note = _best_so_far(fits)
+    trained = iter(train(jobs, processes=processes, progress=progress, label="train on all rows", note=note))
     refitted = {fit: [next(trained) for _ in range(fit.recipe.restarts)] for fit in refits}
     return in_threads(lambda fit: _with_shares(fit.result(picked[fit], refitted.get(fit)), fit.table), fits)
+
+
+def _best_so_far(fits: Sequence[TableFit]) -> str:
+    """The best candidate of the only table and what it says of unseen rows; "" if nothing is judged yet."""
+    best = fits[0].best if len(fits) == 1 else None
+    return "" if best is None else f"log-likelihood {best[0]:.3f} so far ({best[1].brief})"
 
 
 def _with_shares(mixture: Mixture, table: TrainingTable) -> Mixture:
@@ -192,6 +212,8 @@ class TableFit:
         #: candidates; those that need a start come with it
         self.tried = [Tried(candidate) for candidate in recipe.candidates if not candidate.needs_start]
         self.proposals = Proposals(recipe, table.seed) if recipe.rounds else None
+        #: the best candidate so far, and its mean log-likelihood of held-out rows in the target's units
+        self.best: tuple[float, Candidate] | None = None
         #: whether a first look with short trainings is under way, whose networks are judged and dropped
         self.looking = recipe.look < 1 and not recipe.rounds and len(recipe.candidates) > recipe.survivors
         self._looked = self.looking
@@ -379,6 +401,15 @@ class TableFit:
             elif self.recipe.calibrate:
                 tried.change = calibrate(parts, tails=self.recipe.tails)
             tried.score = mixture_log_prob(parts, [tried.change] * len(parts), self.size)
+
+    def remember_best(self, trials: Sequence[Tried]) -> None:
+        """Remember the best of the candidates that were judged last, for a progress bar."""
+        known = [
+            (value, one.candidate)
+            for one in trials
+            if (value := self._log_likelihood(one)) is not None and math.isfinite(value)
+        ]
+        self.best = max(known, key=lambda pair: pair[0], default=self.best)
 
     def tell(self, tried: Tried) -> None:
         """Tell Bayesian optimisation, if it is used, the score of a candidate."""

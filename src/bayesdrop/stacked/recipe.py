@@ -49,6 +49,14 @@ class Candidate:
         """Whether boosted trees must be fitted for it."""
         return self.start or self.few
 
+    @property
+    def brief(self) -> str:
+        """The network in a few words, for a line that has little room."""
+        shape = "-".join(str(width) for width in self.settings.hidden)
+        parts = [f"{shape} {self.settings.activation}", f"{self.bins} bins" if self.bins else ""]
+        parts += ["start" if self.start else "", "few columns" if self.few else ""]
+        return ", ".join(filter(None, parts))
+
     def __str__(self) -> str:
         one = self.settings
         shape = "-".join(str(width) for width in one.hidden)

@@ -41,6 +41,8 @@ def train(
     *,
     processes: int = 1,
     progress: bool = False,
+    label: str = "train",
+    note: str = "",
     beside: Sequence[Callable[[], None]] = (),
 ) -> list[Trained]:
     """Train every job's network; those of equal shape side by side in batched products.
@@ -55,6 +57,8 @@ def train(
             module that can be imported, as `multiprocessing` does; inside of `bayesdrop.engines.running_on`
             they are workers of that engine.
         progress: show a bar that counts steps of networks (needs the extra "cli").
+        label: what the bar says is going on.
+        note: what it says behind that.
         beside: other work, done in this process: side by side with the stacks where they have threads.
 
     Returns: the networks, in the order of the jobs. One that diverged is marked, and does not stop the rest.
@@ -68,23 +72,32 @@ def train(
     plan = plan_stacks(jobs, at_least=max(processes, threads))
     stacks = [(places, [jobs[p] for p in places]) for places in plan]
     results: dict[int, Trained] = {}
-    with progress_bar("train", sum(map(_steps, jobs)), show=progress) as advance:
+    total = left = sum(map(_steps, jobs))
+    with progress_bar(label, total, show=progress and total > 0) as show:
+
+        def advance(steps: int) -> None:
+            nonlocal left
+            left -= steps
+            show(steps, note)
+
         if threads > 1 and len(stacks) + len(beside) > 1:
             trained = _in_threads([own for _, own in stacks], beside, threads, advance)
             for (places, _), found in zip(stacks, trained, strict=True):
                 results |= zip(places, found, strict=True)
-            return [results[place] for place in range(len(jobs))]
-        for work in beside:
-            work()
-        if processes == 1 or len(stacks) < 2:
-            for places, own in stacks:
-                results |= zip(places, train_stack(own, lambda steps: advance(steps, "")), strict=True)
         else:
-            engine = engine_for(min(processes, len(stacks)))
-            for place, found in engine.run(train_stack, [own for _, own in stacks]):
-                places, own = stacks[place]
-                results |= zip(places, found, strict=True)
-                advance(sum(map(_steps, own)), "")
+            for work in beside:
+                work()
+            if processes == 1 or len(stacks) < 2:
+                for places, own in stacks:
+                    results |= zip(places, train_stack(own, advance), strict=True)
+            else:
+                engine = engine_for(min(processes, len(stacks)))
+                for place, found in engine.run(train_stack, [own for _, own in stacks]):
+                    places, own = stacks[place]
+                    results |= zip(places, found, strict=True)
+                    advance(sum(map(_steps, own)))
+        # Networks that stopped early leave steps undone.
+        advance(left)
     return [results[place] for place in range(len(jobs))]
 
 
@@ -96,7 +109,7 @@ def _in_threads(
     stacks: Sequence[Sequence[Job]],
     beside: Sequence[Callable[[], None]],
     threads: int,
-    advance: Callable[[int, str], None],
+    advance: Callable[[int], None],
 ) -> list[list[Trained]]:
     """Train stacks side by side, each in one thread, with other work beside them."""
     stop, lock = threading.Event(), threading.Lock()
@@ -105,7 +118,7 @@ def _in_threads(
         if stop.is_set():
             raise _Stopped
         with lock:
-            advance(steps, "")
+            advance(steps)
 
     with thread_pool(min(threads, len(stacks) + len(beside))) as pool:
         try:
