@@ -91,6 +91,34 @@ def test_of_too_few_rows_nothing_follows() -> None:
     assert interval_levels(np.full((18, 1), 0.5), 0.95)[0] == 0.95
 
 
+def test_of_several_targets_the_largest_share_of_a_row_counts_jointly() -> None:
+    shares = np.random.default_rng(0).uniform(size=(99, 3))
+    levels = interval_levels(shares, 0.9, joint=True)
+    assert levels.shape == (3,)
+    assert (shares <= levels).all(1).sum() == 90, "the rank of 99 rows"
+    assert (shares <= interval_levels(shares, 0.9)).all(1).sum() < 85
+    np.testing.assert_allclose(interval_levels(shares[:8], 0.9, joint=True), 1 - 0.1 / 3)
+    np.testing.assert_array_equal(
+        interval_levels(shares[:, :1], 0.9, joint=True), interval_levels(shares[:, :1], 0.9)
+    )
+
+
+def test_joint_intervals_hold_all_targets_of_a_new_row() -> None:
+    source = np.random.default_rng(4)
+    x = source.normal(size=(900, 2))
+    y = np.stack([x[:, 0], x.sum(1), -x[:, 1]], 1) + 0.3 * source.normal(size=(900, 3))
+    model = DropoutRegressor(preset="quick", epochs=30, random_state=0).fit(x[:200], y[:200])
+    rates = []
+    for joint in (False, True):
+        lower, upper = model.predict_interval(x[200:], 0.8, joint=joint)
+        rates.append(float(((lower <= y[200:]) & (y[200:] <= upper)).all(1).mean()))
+    # Coverage given 200 scores is Beta(161, 40), of standard deviation 0.028; of 700 rows, 0.015 more.
+    assert abs(rates[1] - 0.8) < 3.5 * math.hypot(0.028, 0.015)
+    assert rates[0] < 0.7
+    with pytest.raises(TypeError, match="`joint` must be"):
+        model.predict_interval(x, joint="yes")
+
+
 def test_intervals_grow_with_their_level_and_stay_finite() -> None:
     shares = np.concatenate([np.linspace(0, 0.9, 50), np.ones(50)])[:, None]
     levels = [float(interval_levels(shares, level)[0]) for level in (0.2, 0.4, 0.6, 0.9, 0.99)]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from bayesdrop.errors import is_one_of, must, real_number, told_by
+from bayesdrop.errors import is_one_of, must, must_be_flag, real_number, told_by
 from bayesdrop.estimators.base import DropoutEstimator, as_array, large_numbers
 from bayesdrop.predict import Prediction
 from bayesdrop.stacked.encode import Array
@@ -129,7 +129,7 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             return self._shaped(mean)
         return self._shaped(mean), self._shaped(np.concatenate([as_array(part[1]) for part in parts]))
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
+    def predict_interval(self, X: Any, level: float = 0.95, *, joint: bool = False) -> tuple[Array, Array]:
         """Lower and upper ends, (N,) or (N, D) each, of intervals that hold a share `level` of targets.
 
         They are the predictive distribution's central interval of a probability that is set by the rows of
@@ -139,17 +139,22 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
         Args:
             X: (N, K) numbers.
             level: in (0, 1).
+            joint: of several targets, whether a share `level` of rows has all of them inside; otherwise each
+                target has a share `level` inside. Without rows that set it, the probability of each is
+                then 1 - (1 - level) / D.
         """
-        level = real_number(f"{self._owner}.predict_interval", "level", level, "in (0, 1)", above=0, below=1)
+        owner = f"{self._owner}.predict_interval"
+        level = real_number(owner, "level", level, "in (0, 1)", above=0, below=1)
+        must_be_flag(owner, joint=joint)
         lower, upper = [], []
         for prediction in self.predictions(X):
-            low, high = self.interval_of(prediction, level)
+            low, high = self.interval_of(prediction, level, joint=joint)
             lower.append(low)
             upper.append(high)
         return self._shaped(np.concatenate(lower)), self._shaped(np.concatenate(upper))
 
     def interval_of(
-        self, prediction: Prediction, level: float, *, shares: Array | None = None
+        self, prediction: Prediction, level: float, *, shares: Array | None = None, joint: bool = False
     ) -> tuple[Array, Array]:
         """As `predict_interval`, (N, D) each, of a prediction that was made by `predictions`.
 
@@ -157,9 +162,11 @@ class DropoutRegressor(RegressorMixin, DropoutEstimator):
             prediction: of this estimator.
             level: in (0, 1).
             shares: (n, D) that set the interval, see `bayesdrop.stacked.Mixture`; those of the fit if None.
+            joint: as of `predict_interval`.
         """
         shares = self.mixture_.shares if shares is None else shares
-        levels = np.full(self._num_targets, level) if shares is None else interval_levels(shares, level)
+        shares = np.empty((0, self._num_targets)) if shares is None else shares
+        levels = interval_levels(shares, level, joint=joint)
         ends = [prediction.interval(float(one)) for one in np.unique(levels)]
         which = np.searchsorted(np.unique(levels), levels)
         found = [np.stack([as_array(pair[end]) for pair in ends]) for end in (0, 1)]

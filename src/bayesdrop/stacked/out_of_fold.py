@@ -127,19 +127,25 @@ def central_shares(mixture: Mixture, x: Array, y: Array, *, groups: NDArray[np.i
     return found[order[np.unique(groups[at][order], return_index=True)[1]]]
 
 
-def interval_levels(shares: Array, level: float) -> Array:
+def interval_levels(shares: Array, level: float, *, joint: bool = False) -> Array:
     """(D,) probabilities of the central intervals that hold a share `level` of targets.
 
     Args:
         shares: (n, D), of `central_shares`.
         level: in (0, 1).
+        joint: whether all targets of a row are held at once: the score of a row is then its largest share,
+            and all targets have one probability.
 
-    Returns: the ceil((n + 1) level)-th smallest share of each target; `level` itself if n is too small for
-        that, below level / (1 - level).
+    Returns: the ceil((n + 1) level)-th smallest share of each target. If n is too small for that, below
+        level / (1 - level), `level` itself; with `joint` 1 - (1 - level) / D, which holds all D targets of a
+        right distribution with a chance of at least `level` (Bonferroni).
     """
+    targets = shares.shape[1]
+    if joint:
+        shares = shares.max(1, keepdims=True)
     # Rounding must not lift the rank: 10 * 0.9 may be a little above 9.
     rank = math.ceil((len(shares) + 1) * level - 1e-9)
     if rank > len(shares):
-        return np.full(shares.shape[1], level)
+        return np.full(targets, 1 - (1 - level) / targets if joint else level)
     found: Array = np.sort(shares, axis=0)[rank - 1]
-    return np.clip(found, 1e-9, _LARGEST)
+    return np.broadcast_to(np.clip(found, 1e-9, _LARGEST), targets)
