@@ -1,5 +1,6 @@
 """Boosted trees and linear maps: the same numbers as scikit-learn's, of rows that they have not seen."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,20 @@ def test_trees_predict_what_scikit_learn_predicts() -> None:
         short = trees.first(count)
         np.testing.assert_allclose(short(new)[:, 0], stage, rtol=1e-12, atol=1e-12)
     assert len(trees.first(3).feature) < len(trees.feature)
+
+
+def test_small_trees_are_the_same_from_their_arrays_when_deeper_ones_are_left_out() -> None:
+    x, y = waves(300, 4)
+    model = HistGradientBoostingRegressor(**SMALL).fit(x, y)
+    stump = HistGradientBoostingRegressor(**{**SMALL, "max_leaf_nodes": 2, "max_iter": 1}).fit(x, y)
+    few = replace(read_trees(stump), depth=read_trees(model).depth)
+    assert few.depth > len(few.feature)
+    # 10^9 steps would not end.
+    for depth in (few.depth, 10**9):
+        again = Trees.from_dict(few.as_dict() | {"depth": np.array(depth)}, 4)
+        np.testing.assert_array_equal(again(x), few(x))
+        assert again.depth <= len(few.feature)
+    assert few.first(1).depth <= len(few.feature)
 
 
 @pytest.mark.parametrize("leaves", [2, 31, 32, 33])
@@ -151,7 +166,7 @@ def test_arrays_that_are_no_trees_are_refused() -> None:
         "feature": whole["feature"] + 3, "left": whole["left"] - nodes, "right": whole["right"] + nodes,
         "roots": whole["roots"] + nodes, "value": whole["value"] * np.nan,
         "threshold": whole["threshold"][1:], "base": whole["base"][:0],
-        "depth": np.array(nodes + 1), "slopes": whole["slopes"][1:],
+        "depth": np.array(-1), "slopes": whole["slopes"][1:],
         "levels": whole["levels"] * np.inf,
     }  # fmt: skip
     for name, array in bad.items():

@@ -109,7 +109,7 @@ class Trees:
         place = np.cumsum(kept) - 1
         return Trees(
             self.feature[kept], self.threshold[kept], place[self.left[kept]], place[self.right[kept]],
-            self.value[kept], place[roots], self.base, self.depth,
+            self.value[kept], place[roots], self.base, min(self.depth, int(kept.sum())),
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, NDArray[Any]]:
@@ -138,7 +138,7 @@ class Trees:
             len(nodes) == 1
             and all(arrays[name].shape == nodes for name in ("threshold", "left", "right", "value"))
             and depth.shape == ()
-            and 0 <= int(depth) <= nodes[0]
+            and int(depth) >= 0
             and roots.ndim == 2
             and arrays["base"].shape == roots.shape[1:]
             and _are_places(arrays["feature"], columns)
@@ -148,7 +148,8 @@ class Trees:
         if not sound:
             raise ValueError(must("Trees", "arrays", f"those of trees over {columns} columns", nodes))
         rest = {name: array for name, array in arrays.items() if name != "depth"}
-        return Trees(**rest, depth=int(depth))
+        # No walk has more steps than there are nodes; files may tell the depth of trees that were left out.
+        return Trees(**rest, depth=min(int(depth), nodes[0]))
 
 
 def _are_places(values: Places, count: int) -> bool:
