@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from bayesdrop.page import Picture, bullets, note, page, pictures, shortened, table
+from bayesdrop.page import Picture, bullets, note, page, pictures, safe, shortened, table
 from bayesdrop.plots import inline_svg, new_figure
 
 
@@ -91,3 +91,9 @@ def test_a_page_escapes_and_allows_no_script() -> None:
     assert pictures([]) == ""
     shaded = table(("a",), [("x",), ("y",)], shades={(1, 0): 0.5})
     assert shaded.count("rgba(var(--shade), 0.28)") == 1
+
+
+def test_a_hyphen_before_a_number_is_a_minus_and_no_other_is() -> None:
+    assert safe("-1.5 to -.5") == "\u22121.5 to \u2212.5"
+    for text in ("2024-03-31", "x-1", "a - 1", "--seed", "1e-05", "--1"):
+        assert safe(text) == text

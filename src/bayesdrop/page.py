@@ -6,6 +6,7 @@ prints.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -20,6 +21,8 @@ __all__ = ["Picture", "bullets", "note", "page", "pictures", "safe", "shortened"
 #: no script may run and nothing may be fetched, whatever got into the page
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _LONG_WORD = 16
+#: hyphens that stand for a minus: before a number, and not within a word or a date
+_HYPHEN = re.compile(r"(?<![\w.,/)-])-(?=\.?\d)")
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1a202c; --muted: #56606f; --line: #d9dfe7; --back: #fff;
   --box: #f4f7fb; --shade: 0, 114, 178; }
@@ -129,8 +132,8 @@ def pictures(drawn: Iterable[str]) -> str:
 
 
 def safe(text: str) -> str:
-    """A text of the table as a text of the page."""
-    return escape(visible(text))
+    """A text of the table as a text of the page; the hyphen before a number is a minus there."""
+    return escape(_HYPHEN.sub("\u2212", visible(text)))
 
 
 def shortened(text: str, most: int = 60) -> str:

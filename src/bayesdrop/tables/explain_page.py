@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bayesdrop.page import bullets, note, page, shortened, table
 from bayesdrop.tables.explain import Explanation, HelpfulLabel
-from bayesdrop.tables.written import counted, percent, short_number, written
+from bayesdrop.tables.written import counted, percent, written
 
 __all__ = ["explanation_lines", "explanation_page"]
 
@@ -62,7 +62,7 @@ def explanation_page(found: Explanation, title: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return shortened(short_number(text), 40)
+    return shortened(text.strip() or "(empty)", 40)
 
 
 def _rows(found: Explanation, most: int) -> str:
@@ -95,7 +95,7 @@ def _sentences(found: Explanation) -> Iterator[str]:
         whole = float(getattr(found, part))
         if whole > 0 and max(added) > 0.05 * whole:
             best = found.effects[added.index(max(added))]
-            cell = f"{shortened(best.column, 40)} = {_cell(best.value)}"
+            cell = f"{shortened(best.column, 40)} = {_cell(best.shown)}"
             taken = percent(min(1.0, max(added) / whole), 0)
             yield f"The cell that adds most to the {name} is {cell}: others in its place take {taken} away."
     yield (
@@ -139,7 +139,7 @@ def _effect_rows(found: Explanation) -> list[tuple[str, ...]]:
         parts = [
             f"{100 * value / whole:+.0f} %" if whole > 0 else "-" for value in (one.epistemic, one.aleatoric)
         ]
-        rows.append((shortened(one.column, 40), _cell(one.value), mean, *parts))
+        rows.append((shortened(one.column, 40), _cell(one.shown), mean, *parts))
     return rows
 
 

@@ -16,8 +16,8 @@ from bayesdrop.tables.dependence import Dependence, dependence
 from bayesdrop.tables.explain import column_effects
 from bayesdrop.tables.findings import Findings
 from bayesdrop.tables.functions import inputs_of
-from bayesdrop.tables.rows import row_numbers
-from bayesdrop.tables.written import counted, percent, short_number, written
+from bayesdrop.tables.rows import row_numbers, shown_cell
+from bayesdrop.tables.written import counted, percent, written
 
 __all__ = ["dependences", "drop_rates", "uncertain_rows", "what_it_uses"]
 
@@ -170,7 +170,6 @@ def uncertain_rows(found: Findings) -> str:
     order = np.argsort(-score, kind="stable")[:_MOST_ROWS]
     # Rows that the model is nearly sure of are not shown.
     order = order[(score[order] >= 0.01 * score[order[0]]) | np.isinf(score[order])]
-    frame = found.frame.iloc[order]
     numbers = row_numbers(found.frame)[order]
     telling, reasons = _telling(found, order), _reasons(found, order)
     columns = [column.name for column, _ in inputs_of(found.model.schema)]
@@ -178,7 +177,7 @@ def uncertain_rows(found: Findings) -> str:
     head, spread = _score_names(found), _spread(judged.target)
     rows = []
     for place, at in enumerate(order):
-        cells = (shortened(short_number(str(frame[name].iloc[place])), 30) for name in important)
+        cells = (_cell(found, name, at) for name in important)
         said = _score_cells(found, int(at), spread)
         rows.append((f"{int(numbers[place]):,}", *said, reasons[place], telling[place], *cells))
     left = len(columns) - len(important)
@@ -223,6 +222,12 @@ def _spread(target: Array) -> float:
     return float(np.std(target)) or abs(float(target[0])) or 1.0
 
 
+def _cell(found: Findings, name: str, row: int) -> str:
+    schema = found.model.schema
+    column = next(one for one in schema.used if one.name == name)
+    return shortened(shown_cell(column, found.frame[name].iloc[[row]], schema.missing_marks), 30)
+
+
 def _reasons(found: Findings, order: NDArray[np.int64]) -> list[str]:
     """Noise or lack of data, and what lies outside, for each of some rows."""
     scores = found.judged.scores
@@ -263,9 +268,7 @@ def _telling(found: Findings, order: NDArray[np.int64]) -> list[str]:
         cells = []
         for place in best:
             name = places[tried[place]][0].name
-            cells.append(
-                f"{shortened(name, 30)} = {shortened(short_number(str(found.frame[name].iloc[at])), 30)}"
-            )
+            cells.append(f"{shortened(name, 30)} = {_cell(found, name, at)}")
         texts.append(", ".join(cells) or "none alone")
     return texts
 

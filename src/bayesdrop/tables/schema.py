@@ -26,6 +26,7 @@ from bayesdrop.tables.columns import (
 from bayesdrop.tables.habits import Habits, number_way
 from bayesdrop.tables.infer import MEND, Wish, infer_column
 from bayesdrop.tables.spelling import PLAIN, date_ways
+from bayesdrop.tables.written import counted
 
 __all__ = [
     "DATE_INPUTS",
@@ -98,18 +99,19 @@ def infer_task(
     distinct = np.unique(values)
     whole = bool((values == np.round(values)).all())
     if whole and len(distinct) <= min(_FEW, max(2, rows // _ROWS_EACH)):
-        return "classification", not way, f"it has {len(distinct)} different whole numbers"
-    return "regression", False, f"it has {len(distinct):,} different numbers"
+        return "classification", not way, f"it has {counted(len(distinct), 'different whole number')}"
+    return "regression", False, f"it has {counted(len(distinct), 'different number')}"
 
 
 def check_target(name: str, task: Task, y: NDArray[Any]) -> None:
     """Raise if there is nothing to learn: a target that does not vary, or has too many classes."""
     distinct = Counter(y.tolist())
     if len(distinct) < 2:
-        raise ValueError(f"target {name!r} must vary; it is {next(iter(distinct))!r} in all {len(y):,} rows.")
+        always = f"{next(iter(distinct))!r} in all {counted(len(y), 'row')}"
+        raise ValueError(f"target {name!r} must vary; it is {always}.")
     if task == "classification" and len(distinct) > min(_MOST_CLASSES, len(y) // 2):
         hint = "Is it the column you meant? Numbers are fitted with --task regression."
-        got = f"{len(distinct):,} of them in {len(y):,} rows"
+        got = f"{len(distinct):,} of them in {counted(len(y), 'row')}"
         raise ValueError(f"target {name!r} must have a few classes with several rows each; got {got}. {hint}")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from bayesdrop.errors import must, require
 from bayesdrop.tables.unpacking import PACKED, kind_of, open_bytes
+from bayesdrop.tables.written import counted
 
 __all__ = ["CSV", "TextTable", "open_csv"]
 
@@ -105,8 +106,8 @@ class TextTable:
             row += 1
             found = cells or [""]
             if len(found) != width:
-                said = f"row {row:,} does not have {width:,} cells, as the header has, but {len(found):,}."
-                raise ValueError(f"{self.named}: {said}")
+                said = f"{counted(width, 'cell')}, as the header has, but {len(found):,}"
+                raise ValueError(f"{self.named}: row {row:,} does not have {said}.")
             yield found
 
 
