@@ -14,7 +14,7 @@ from bayesdrop.tables.functions import Functions, Parts, inputs_in_use, inputs_o
 from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.rows import TrainingRows, cells_of, row_numbers, shown_cell
 from bayesdrop.tables.score import predict_frame
-from bayesdrop.tables.written import written
+from bayesdrop.tables.written import plainly
 
 __all__ = [
     "ColumnEffect",
@@ -202,7 +202,7 @@ def explain_row(model: TableModel, frame: Any, rows: TrainingRows | None = None)
 def _target_text(model: TableModel, value: float) -> str:
     if math.isnan(value):
         return ""
-    return written(value, digits=6) if model.root else model.schema.classes[int(value)]
+    return plainly(value) if model.root else model.schema.classes[int(value)]
 
 
 def column_effects(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesdrop.page import Picture, note, pictures, shortened, table
+from bayesdrop.page import Picture, note, pictures, shortened, shortened_apart, table
 from bayesdrop.plots import COLORS, plot_bands, plot_estimates
 from bayesdrop.tables.cells import Array
 from bayesdrop.tables.dependence import Dependence, dependence
@@ -43,7 +43,7 @@ def what_it_uses(found: Findings) -> str:
     head = ["column", "cost", "± standard error"] + (["learned drop rate"] if rates is not None else [])
     rows = []
     for one in shown:
-        row = [shortened(names[one.place]), written(one.value, digits), written(one.error, digits)]
+        row = [shortened(names[one.place], 120), written(one.value, digits), written(one.error, digits)]
         rows.append(row + ([written(rates[one.place], 0.1)] if rates is not None else []))
     left = len(names) - len(shown)
     more = f" {counted(left, 'column')} that cost less are not shown." if left else ""
@@ -58,12 +58,10 @@ def what_it_uses(found: Findings) -> str:
 
 def _importance_picture(found: Findings, shown: list[Any], names: list[str]) -> str:
     picture = Picture("Cost of shuffling a column, ± 2 standard errors", height=0.9 + 0.26 * len(shown))
-    estimates: dict[str, Any] = {}
-    for one in shown:
-        name = shortened(names[one.place], 28)
-        # Long names may begin alike.
-        name = name if name not in estimates else f"{name[:20]}… ({one.place + 1})"
-        estimates[name] = (one.value, 2 * one.error)
+    short = shortened_apart([names[one.place] for one in shown], 30)
+    estimates: dict[str, Any] = {
+        name: (one.value, 2 * one.error) for name, one in zip(short, shown, strict=True)
+    }
     plot_estimates(picture.ax, estimates)
     picture.ax.axvline(0, color="#666666", linewidth=1, linestyle=":")
     picture.ax.set_xlabel("rise of the log-loss (nats)" if found.judged.classes else "fall of R squared")
@@ -125,19 +123,20 @@ def _dependence_pictures(found: Findings) -> Iterator[str]:
 def _dependence_picture(found: Findings, curve: Dependence) -> str:
     classes = found.model.schema.classes
     name = shortened(curve.column.name, 50)
-    picture = Picture(
-        f"{'Probabilities' if classes else 'Expected ' + shortened(found.model.schema.target, 40)} by {name}"
-    )
+    what = "Probabilities" if classes else f"Expected {shortened(found.model.schema.target, 80)}"
+    picture = Picture(f"{what} by {shortened(curve.column.name, 100)}")
     shown = _shown_classes(found)
     categories = curve.column.kind not in ("numeric", "date")
+    labels = shortened_apart([classes[place] for place in shown], 30) if classes else [""]
+    texts = shortened_apart(curve.labels, 26)
     for number, place in enumerate(shown):
-        label = shortened(classes[place], 30) if classes else None
+        label = labels[number] or None
         color = COLORS[number % len(COLORS)]
         mean, std = curve.mean[:, place], curve.std[:, place]
         if categories:
             estimates = {
-                f"{shortened(text, 24)}{' ' * index}": (float(mean[index]), 2 * float(std[index]))
-                for index, text in enumerate(curve.labels)
+                f"{text}{' ' * index}": (float(mean[index]), 2 * float(std[index]))
+                for index, text in enumerate(texts)
             }
             shift = 0.18 * (number - (len(shown) - 1) / 2)
             plot_estimates(picture.ax, estimates, color=color, shift=shift, label=label)
@@ -187,7 +186,7 @@ def uncertain_rows(found: Findings) -> str:
         "labels of such rows would help. Noise: they agree that the target varies. Telling cells add most to "
         f"the uncertainty, beside values of {_STAND_INS} other rows in their place.{more}"
     )
-    names = ("row", *head, "reason", "telling cells", *(shortened(name, 30) for name in important))
+    names = ("row", *head, "reason", "telling cells", *shortened_apart(important, 40))
     return note(text) + table(
         names, rows, numbers=(0, *range(1, 1 + len(head))) if found.model.root else (0,)
     )
@@ -206,9 +205,9 @@ def _score_cells(found: Findings, at: int, spread: float) -> tuple[str, ...]:
         best = int(scores["probs"][at].argmax())
         score = written(float(scores[str(found.deferral.rule.by)][at]), 1.0)
         return (
-            shortened(classes[best], 30),
+            shortened(classes[best], 60),
             percent(scores["probs"][at, best]),
-            shortened(classes[int(target)], 30),
+            shortened(classes[int(target)], 60),
             score,
         )
     mean, std, lower, upper = (float(scores[name][at]) for name in ("mean", "std", "lower", "upper"))
@@ -225,7 +224,7 @@ def _spread(target: Array) -> float:
 def _cell(found: Findings, name: str, row: int) -> str:
     schema = found.model.schema
     column = next(one for one in schema.used if one.name == name)
-    return shortened(shown_cell(column, found.frame[name].iloc[[row]], schema.missing_marks), 30)
+    return shortened(shown_cell(column, found.frame[name].iloc[[row]], schema.missing_marks), 60)
 
 
 def _reasons(found: Findings, order: NDArray[np.int64]) -> list[str]:
@@ -257,6 +256,7 @@ def _telling(found: Findings, order: NDArray[np.int64]) -> list[str]:
     tried = [one.place for one in found.importances[:_TRIED]] or list(range(len(places)))[:_TRIED]
     rows = found.x if found.training is None else found.training.x
     stand_ins = rows[:_STAND_INS]
+    names = shortened_apart([column.name for column, _ in places], 40)
     texts = []
     for at in order:
         x = found.x[[at]]
@@ -268,7 +268,7 @@ def _telling(found: Findings, order: NDArray[np.int64]) -> list[str]:
         cells = []
         for place in best:
             name = places[tried[place]][0].name
-            cells.append(f"{shortened(name, 30)} = {_cell(found, name, at)}")
+            cells.append(f"{names[tried[place]]} = {_cell(found, name, at)}")
         texts.append(", ".join(cells) or "none alone")
     return texts
 
