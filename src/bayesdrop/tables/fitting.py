@@ -331,6 +331,7 @@ def _with_target(
 def _wishes(frame: Any, options: FitOptions) -> dict[str, Any]:
     return wishes_for(
         list(frame.columns),
+        target=options.target,
         categorical=options.categorical,
         ignore=options.ignore,
         keep=options.keep,
