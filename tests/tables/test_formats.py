@@ -476,3 +476,58 @@ def test_standard_input_may_be_any_format(name: str, tmp_path: Path, monkeypatch
     assert str(table.path) == "standard input"
     pd.testing.assert_frame_equal(table.read(), open_table(path).read())
     assert len(list(table.chunks(7))) == 3
+
+
+@pytest.mark.parametrize("first", ["sep=;", "SEP=;", '"sep=;"', "sep=|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_a_first_line_that_names_the_separator_is_no_row(first: str, encoding: str, tmp_path: Path) -> None:
+    mark = first.strip('"')[-1]
+    path = tmp_path / "excel.csv"
+    path.write_text(f"{first}\r\nä,b{mark}c\r\n1,5{mark}2\r\n", encoding=encoding, newline="")
+    table = open_table(path)
+    assert (table.names, table.separator) == (("ä,b", "c"), mark)
+    assert table.read().to_numpy().tolist() == [["1,5", "2"]]
+    with gzip.open(tmp_path / "excel.csv.gz", "wb") as file:
+        file.write(path.read_bytes())
+    assert open_table(tmp_path / "excel.csv.gz").names == table.names
+    path.write_text(first)
+    assert open_table(path).read().empty
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Sales of 2024\na;b;c\n1;2;3\n4;5;6\n", "Sales,,\na,b,c\n1,2,3\n4,5,6\n", "Sales\n\na\tb\n1\t2\n"],
+)
+def test_a_title_above_the_header_is_told_of(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    (note,) = open_table(tmp_path / "a.csv").notes
+    assert "the first line is 'Sales" in note
+    assert "Is the header the first line?" in note
+
+
+@pytest.mark.parametrize(
+    "text", ["note\ngood; but slow\nbad\n", "a,b\n1,2\n3,4\n", ",a\n0,1\n1,2\n", "a\n1\n2\n"]
+)
+def test_a_header_is_not_taken_for_a_title(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    assert open_table(tmp_path / "a.csv").notes == ()
+
+
+def test_where_the_header_is_missing_or_not_first_the_error_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Sales\na,b\n1,2\n")
+    with pytest.raises(
+        ValueError, match=r"row 1 does not have 1 cell, .* but 2. Is the header the first line"
+    ):
+        open_table(tmp_path / "a.csv").read()
+    (tmp_path / "b.csv").write_text("1.5,2,1.5\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"more than one is called '1.5'. Is there a header"):
+        open_table(tmp_path / "b.csv")
+    pd.DataFrame([["Sales", None], ["a", "b"], [1, 2]]).to_excel(
+        tmp_path / "a.xlsx", header=False, index=False
+    )
+    with pytest.raises(ValueError, match=r"beside the columns .* Is the header the first row"):
+        open_table(tmp_path / "a.xlsx")
+    (tmp_path / "c.csv").write_text("1.5,2,-1\n1,2,3\n")
+    assert (
+        "names of its columns are numbers, 1.5, 2, -1 ... Is there" in open_table(tmp_path / "c.csv").notes[0]
+    )

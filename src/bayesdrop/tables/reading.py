@@ -17,6 +17,7 @@ from typing import Any, Literal, TextIO
 from bayesdrop.errors import must, require
 from bayesdrop.tables.arrow import FEATHER, PARQUET, batches_of, frame_of, header_of
 from bayesdrop.tables.sheets import SHEETS, read_sheet
+from bayesdrop.tables.spelling import number_like
 from bayesdrop.tables.texts import CSV, open_csv
 from bayesdrop.tables.unpacking import PACKED, kind_of
 
@@ -260,7 +261,10 @@ def _checked(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     twice = [name for name, count in Counter(named).items() if count > 1]
     if twice:
         shown = ", ".join(map(repr, twice[:5]))
-        raise ValueError(f"{path}: every column must have its own name; more than one is called {shown}.")
+        hint = " Is there a header?" if all(map(number_like, filter(None, names))) else ""
+        raise ValueError(
+            f"{path}: every column must have its own name; more than one is called {shown}.{hint}"
+        )
     void = [name for name in named if "\0" in name]
     if void:
         hint = "Is the file UTF-16? Say so with --encoding."
