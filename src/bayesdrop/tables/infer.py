@@ -37,10 +37,11 @@ from bayesdrop.tables.spelling import (
     date_ways,
     number_like,
     parse_date,
+    unit_of,
 )
 from bayesdrop.tables.written import counted, plainly
 
-__all__ = ["MEND", "Wish", "infer_column"]
+__all__ = ["MEND", "Wish", "infer_column", "unit_hint"]
 
 MEND = "Mend those cells, or name what stands for a missing one with --missing."
 _MEND_OR_NAME = "Mend those cells, name what stands for a missing one with --missing, or use --categorical."
@@ -175,7 +176,18 @@ def _text(
     elif bad.mean() < 0.5:
         raise ValueError(f"column {name!r} is numbers but for {first_bad(cells, bad)}. {_MEND_OR_NAME}")
     labels = as_labels(series, marks)
-    return _categories(name, labels.tolist(), numbers=False, identifier=not wish.keep)
+    column = _categories(name, labels.tolist(), numbers=False, identifier=not wish.keep)
+    unit = unit_of(present_texts(cells, marks)) if is_text(cells) else None
+    return column if unit is None else replace(column, why=f"{column.why}; {unit_hint(unit)}")
+
+
+def unit_hint(cell: str) -> str:
+    """What to say of a column of numbers with a unit.
+
+    Args:
+        cell: one of its cells.
+    """
+    return f"{cell!r} is a text: without the unit, it would be a number"
 
 
 def _two_months(text: str, groups: Sequence[tuple[str, ...]]) -> str:

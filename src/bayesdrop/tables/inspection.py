@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.tables.cells import as_days, as_labels, is_text, missing_cells, type_of
+from bayesdrop.tables.cells import as_days, as_labels, is_text, missing_cells, present_texts, type_of
 from bayesdrop.tables.columns import Column
 from bayesdrop.tables.habits import Habits
-from bayesdrop.tables.infer import Wish, infer_column
+from bayesdrop.tables.infer import Wish, infer_column, unit_hint
 from bayesdrop.tables.schema import check_target, infer_task, target_way
-from bayesdrop.tables.spelling import DIGITS, PLAIN
+from bayesdrop.tables.spelling import DIGITS, PLAIN, unit_of
 from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
 from bayesdrop.tables.written import counted
 
@@ -143,7 +143,10 @@ def _column(
         warnings.append("more than half of its cells are missing")
     if column.kind == "numeric" and _are_digits(series, marks):
         warnings.append(f"its numbers may be dates; then: --dates '{name}={DIGITS}'")
-    if column.kind == "left out" and "--" in column.why:
+    unit = unit_of(present_texts(series, marks)) if is_text(series) else None
+    if unit is not None and column.kind in ("category", "left out"):
+        warnings.append(unit_hint(unit))
+    elif column.kind == "left out" and "--" in column.why:
         warnings.append(column.why)
     found = Inspected(
         name,

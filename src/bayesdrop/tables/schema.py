@@ -24,8 +24,8 @@ from bayesdrop.tables.columns import (
     listed,
 )
 from bayesdrop.tables.habits import Habits, number_way
-from bayesdrop.tables.infer import MEND, Wish, infer_column
-from bayesdrop.tables.spelling import PLAIN, date_ways
+from bayesdrop.tables.infer import MEND, Wish, infer_column, unit_hint
+from bayesdrop.tables.spelling import PLAIN, date_ways, unit_of
 from bayesdrop.tables.written import counted
 
 __all__ = [
@@ -95,7 +95,9 @@ def infer_task(
     if not all_numbers:
         if bad.mean() < 0.5 and is_text(series):
             raise ValueError(f"{owner} is numbers but for {first_bad(series, bad)}. {MEND}")
-        return "classification", False, "it is text or truth values"
+        unit = unit_of(present_texts(series, marks)) if is_text(series) else None
+        why = "it is text or truth values" if unit is None else unit_hint(unit)
+        return "classification", False, why
     distinct = np.unique(values)
     whole = bool((values == np.round(values)).all())
     if whole and len(distinct) <= min(_FEW, max(2, rows // _ROWS_EACH)):
