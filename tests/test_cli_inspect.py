@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,20 @@ def test_inspect_shows_and_saves(folder: Path, tmp_path: Path) -> None:
     assert "column 'Größe' has no field 'kid'. Did you mean 'kind'?" in result.stderr
 
 
+def test_sizes_and_ranges_are_written_as_people_write_them(tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("price\n7\n")
+    assert "one.csv: 1 row, 1 column," in invoke("inspect", tmp_path / "one.csv").stdout
+    source = np.random.default_rng(0)
+    frame = pd.DataFrame({"price": source.integers(0, 40, 40) * 50_000 + 0.5, "year": 1990 + np.arange(40)})
+    frame["size"] = source.normal(size=40) * 1e20
+    frame.loc[3, "price"] = np.nan
+    frame.to_csv(tmp_path / "large.csv", index=False)
+    said = invoke("inspect", tmp_path / "large.csv").stdout
+    assert re.search(r"1 missing cell is filled with \d,\d{3},\d{3} and marked", said), said
+    assert "1990 to 2029" in said
+    assert re.search(r"-\S+ \u00d7 10²⁰ to \S+ \u00d7 10²⁰", said)
+
+
 def test_inspect_prints_json_and_no_orders(folder: Path, tmp_path: Path) -> None:
     frame = flats().rename(columns={"size": "si\x1b[31mze", "day": "[red]day"})
     frame.to_csv(tmp_path / "a.csv", index=False)
@@ -179,3 +194,15 @@ def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], sentence: str, 
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_file_that_may_not_be_read_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    result = invoke("inspect", tmp_path / "secret.csv")
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: {tmp_path / 'secret.csv'}: permission denied.\n"

@@ -240,7 +240,11 @@ def test_explain_says_why_and_writes_a_page(folder: Path, tmp_path: Path) -> Non
     assert "Outside what was learned: size = 5000, seen" in result.stdout
     assert "It goes to a person." in result.stdout
     assert "The nearest training rows:" in result.stdout
-    assert "<h2>What each cell adds</h2>" in (tmp_path / "why.html").read_text()
+    page = (tmp_path / "why.html").read_text()
+    assert "<h2>What each cell adds</h2>" in page
+    # Columns go down, this row and its neighbours stand side by side.
+    assert re.search(r"<th>column</th><th>this row</th>(<th>row \d+</th>){5}", page)
+    assert re.search(r'<td class="key">size</td><td[^>]*>5000</td>', page)
     again = invoke(*words, "-o", tmp_path / "why.html")
     assert (again.exit_code, "--force" in again.stderr) == (2, True)
     found = json.loads(invoke(*words, "--json").stdout)

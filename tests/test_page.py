@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from bayesdrop.page import Picture, bullets, note, page, pictures, shortened, table
+from bayesdrop.page import Picture, bullets, note, page, pictures, safe, shortened, shortened_apart, table
 from bayesdrop.plots import inline_svg, new_figure
 
 
@@ -75,7 +75,7 @@ def test_names_of_a_table_are_no_mathematics() -> None:
     assert html.startswith("<figure><figcaption>&lt;b&gt;$\\frac$</figcaption><svg ")
     root = ElementTree.fromstring(html)
     texts = ["".join(one.itertext()) for one in root.iter("text")]
-    assert {"$\\bad{", "$a", "b$", "1,000,000"} <= set(texts)
+    assert {"$\\bad{", "$a", "b$", "800,000"} <= set(texts)
     assert [text for text in texts if text.startswith("$x$")] == [shortened("$x$" + "y" * 200)]
 
 
@@ -91,3 +91,26 @@ def test_a_page_escapes_and_allows_no_script() -> None:
     assert pictures([]) == ""
     shaded = table(("a",), [("x",), ("y",)], shades={(1, 0): 0.5})
     assert shaded.count("rgba(var(--shade), 0.28)") == 1
+
+
+def test_a_hyphen_before_a_number_is_a_minus_and_no_other_is() -> None:
+    assert safe("-1.5 to -.5") == "\u22121.5 to \u2212.5"
+    for text in ("2024-03-31", "x-1", "a - 1", "--seed", "1e-05", "--1"):
+        assert safe(text) == text
+
+
+def test_names_that_differ_are_shortened_to_texts_that_differ() -> None:
+    names = [f"{'the same beginning of all ' * 4}{place}{' and an end' * 9}" for place in range(30)]
+    for most in (12, 30, 60):
+        short = shortened_apart(names, most)
+        assert len(set(short)) == 30
+        assert max(map(len, short)) <= most
+    assert shortened_apart(["a", "b", "a"], 10) == ["a", "b", "a"]
+
+
+def test_a_row_that_is_wider_than_a_phone_is_a_card_with_labels() -> None:
+    wide = table(("name", "cost", '"of" that'), [("x" * 30, "1", "y" * 30)])
+    assert 'class="wide cards"' in wide
+    assert 'data-label="&quot;of&quot; that">yyy' in wide
+    assert "data-label" not in table(("name", "cost"), [("x", "1")])
+    assert "cards" not in table(("name", *"abcdefghi"), [("x" * 30, *range(9))], shades={(0, 1): 0.5})

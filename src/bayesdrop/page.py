@@ -1,13 +1,15 @@
 """A page of HTML with everything in it: tables, notes and pictures, nothing fetched and nothing run.
 
-It follows the reader's choice of light or dark, fits a phone (tables scroll in a box of their own), and
-prints.
+It follows the reader's choice of light or dark, fits a phone (a row of many cells becomes a card, other
+tables scroll in a box), and prints.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from itertools import takewhile
 from typing import Any
 
 from bayesdrop.errors import require
@@ -15,11 +17,18 @@ from bayesdrop.harmless import visible
 from bayesdrop.plots import inline_svg, new_figure
 from bayesdrop.version import __version__
 
-__all__ = ["Picture", "bullets", "note", "page", "pictures", "safe", "shortened", "table"]
+__all__ = ["Picture", "bullets", "note", "page", "pictures", "safe", "shortened", "shortened_apart", "table"]
 
 #: no script may run and nothing may be fetched, whatever got into the page
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _LONG_WORD = 16
+#: characters that the line of a phone has room for, those of a cell that is not broken into lines, and those
+#: from which on a cell needs some width
+_PHONE, _CELL, _TEXT = 44, 24, 80
+#: columns from which on a table is set in smaller letters
+_MANY_COLUMNS = 6
+#: hyphens that stand for a minus: before a number, and not within a word or a date
+_HYPHEN = re.compile(r"(?<![\w.,/)-])-(?=\.?\d)")
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1a202c; --muted: #56606f; --line: #d9dfe7; --back: #fff;
   --box: #f4f7fb; --shade: 0, 114, 178; }
@@ -43,7 +52,27 @@ td, th { padding: 0.25rem 1rem 0.25rem 0; text-align: left; vertical-align: top;
 td, th { border-bottom: 1px solid var(--line); }
 td, th { overflow-wrap: break-word; max-width: 26rem; min-width: 2.5rem; }
 th { color: var(--muted); font-weight: 600; vertical-align: bottom; }
-td.number, th.number { text-align: right; white-space: nowrap; }
+td.number, th.number { text-align: right; }
+td.number { white-space: nowrap; }
+@media screen {
+  .dense td, .dense th { font-size: 0.85rem; padding-right: 0.7rem; min-width: 0; }
+  .dense td.number { white-space: normal; }
+  td.long, th.long { overflow-wrap: anywhere; }
+}
+@media screen and (min-width: 40.01rem) {
+  .dense td.key:not(.number) { min-width: 11rem; } .dense td.text { min-width: 8rem; }
+  .wide td.long, .wide th.long { min-width: 5rem; }
+}
+@media screen and (max-width: 40rem) {
+  .cards thead { display: none; } .cards table, .cards tbody { display: block; }
+  .cards tr { display: flex; flex-wrap: wrap; gap: 0 1.2rem; padding: 0.4rem 0; }
+  .cards tr { border-bottom: 1px solid var(--line); }
+  .cards td { border: 0; padding: 0; min-width: 0; max-width: 100%; }
+  .cards td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+  .cards td:first-child { flex-basis: 100%; font-weight: 600; }
+  .cards td[data-label]::before { content: attr(data-label) ": "; color: var(--muted); font-weight: 400; }
+  .cards td:empty { display: none; } .dense:not(.cards) td.key { min-width: 6rem; }
+}
 tr.this td { font-weight: 700; }
 .pictures { display: grid; gap: 1rem; }
 .pictures { grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); }
@@ -82,7 +111,7 @@ def table(
     strong: int | None = None,
     shades: Mapping[tuple[int, int], float] | None = None,
 ) -> str:
-    """Rows of texts, in a box that scrolls where they are wider than the page.
+    """Rows of texts. On a phone, each row is a card if they are wider than that; with shades, they scroll.
 
     Args:
         head: names of the columns; no heading if all are empty.
@@ -91,12 +120,15 @@ def table(
         strong: a row to stand out.
         shades: how strongly cells are shaded, in [0, 1], by row and column.
     """
+    rows = [[str(cell) for cell in cells] for cells in rows]
+    widths = [max(min(len(cell), _CELL) for cell in column) for column in zip(head, *rows, strict=True)]
+    cards = shades is None and sum(widths) + 2 * len(widths) > _PHONE
 
-    def line(cells: Sequence[Any], tag: str, row: int) -> str:
+    def line(cells: Sequence[str], tag: str, row: int) -> str:
         made = []
-        for place, cell in enumerate(cells):
-            text = str(cell)
-            kinds = ["number"] if place in numbers else []
+        for place, text in enumerate(cells):
+            kinds = ["number"] if place in numbers else ["text"] if len(text) > _TEXT else []
+            kinds += ["key"] if place == 0 and tag == "td" else []
             # Only what cannot be broken between words may be broken within one, on paper.
             if max(map(len, text.split()), default=0) > _LONG_WORD:
                 kinds.append("long")
@@ -104,12 +136,16 @@ def table(
             shade = (shades or {}).get((row, place), 0.0) if tag == "td" else 0.0
             if shade > 0:
                 style += f' style="background: rgba(var(--shade), {0.55 * shade:.2f})"'
-            made.append(f"<{tag}{style}>{safe(text)}</{tag}>")
+            # The first cell is the heading of a card, and a number there says nothing without its label.
+            labelled = cards and tag == "td" and head[place] and (place > 0 or place in numbers)
+            label = f' data-label="{safe(head[place])}"' if labelled else ""
+            made.append(f"<{tag}{style}{label}>{safe(text)}</{tag}>")
         return f"<tr{' class=this' if row == strong else ''}>{''.join(made)}</tr>"
 
     top = f"<thead>{line(head, 'th', -1)}</thead>" if any(head) else ""
     body = "".join(line(row, "td", place) for place, row in enumerate(rows))
-    return f'<div class="wide"><table>{top}<tbody>{body}</tbody></table></div>'
+    kinds = ["wide", *["cards"] * cards, *["dense"] * (len(head) > _MANY_COLUMNS)]
+    return f'<div class="{" ".join(kinds)}"><table>{top}<tbody>{body}</tbody></table></div>'
 
 
 def note(text: str) -> str:
@@ -129,14 +165,38 @@ def pictures(drawn: Iterable[str]) -> str:
 
 
 def safe(text: str) -> str:
-    """A text of the table as a text of the page."""
-    return escape(visible(text))
+    """A text of the table as a text of the page; the hyphen before a number is a minus there."""
+    return escape(_HYPHEN.sub("\u2212", visible(text)))
 
 
 def shortened(text: str, most: int = 60) -> str:
     """The beginning of a long text; harmless in a picture too."""
     text = visible(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def shortened_apart(names: Sequence[str], most: int) -> list[str]:
+    """Long names shortened so that those that differ still do: names of a table often begin alike.
+
+    >>> shortened_apart(["concentration of iron", "concentration of zinc", "pH"], 16)
+    ['conce…of iron', 'conce…of zinc', 'pH']
+    """
+    found = [shortened(name, most) for name in names]
+    for text in dict.fromkeys(found):
+        alike = [place for place, one in enumerate(found) if one == text]
+        full = [visible(names[place]) for place in alike]
+        if len(set(full)) == 1:
+            continue
+        # What differs, with some of what is before it.
+        same = sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, zip(*full, strict=False)))
+        begin = max(most // 3, same - most // 4)
+        for place, name in zip(alike, full, strict=True):
+            found[place] = shortened(f"{name[: most // 3]}…{name[begin:].lstrip()}", most)
+    seen: dict[str, int] = {}
+    for place, text in enumerate(found):
+        if (first := seen.setdefault(text, place)) != place and names[first] != names[place]:
+            found[place] = f"{text[: most - 7]}… ({place + 1})"
+    return found
 
 
 class Picture:
@@ -173,7 +233,7 @@ class Picture:
                 largest = max(map(abs, axis.get_view_interval()))
                 # Long numbers need room beside each other.
                 if axis is self.ax.xaxis:
-                    axis.set_major_locator(ticker.MaxNLocator(5))
+                    axis.set_major_locator(ticker.MaxNLocator(3 if largest >= 100_000 else 5))
                 style = ",.10g" if largest >= 10_000 else ".10g"
                 axis.set_major_formatter(ticker.StrMethodFormatter(f"{{x:{style}}}"))
         for text in texts:

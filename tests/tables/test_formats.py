@@ -7,6 +7,8 @@ import datetime
 import gzip
 import io
 import lzma
+import os
+import re
 import sys
 import zipfile
 from dataclasses import replace
@@ -476,3 +478,86 @@ def test_standard_input_may_be_any_format(name: str, tmp_path: Path, monkeypatch
     assert str(table.path) == "standard input"
     pd.testing.assert_frame_equal(table.read(), open_table(path).read())
     assert len(list(table.chunks(7))) == 3
+
+
+@pytest.mark.parametrize("first", ["sep=;", "SEP=;", '"sep=;"', "sep=|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_a_first_line_that_names_the_separator_is_no_row(first: str, encoding: str, tmp_path: Path) -> None:
+    mark = first.strip('"')[-1]
+    path = tmp_path / "excel.csv"
+    path.write_text(f"{first}\r\nä,b{mark}c\r\n1,5{mark}2\r\n", encoding=encoding, newline="")
+    table = open_table(path)
+    assert (table.names, table.separator) == (("ä,b", "c"), mark)
+    assert table.read().to_numpy().tolist() == [["1,5", "2"]]
+    with gzip.open(tmp_path / "excel.csv.gz", "wb") as file:
+        file.write(path.read_bytes())
+    assert open_table(tmp_path / "excel.csv.gz").names == table.names
+    path.write_text(first)
+    assert open_table(path).read().empty
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Sales of 2024\na;b;c\n1;2;3\n4;5;6\n", "Sales,,\na,b,c\n1,2,3\n4,5,6\n", "Sales\n\na\tb\n1\t2\n"],
+)
+def test_a_title_above_the_header_is_told_of(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    (note,) = open_table(tmp_path / "a.csv").notes
+    assert "the first line is 'Sales" in note
+    assert "Is the header the first line?" in note
+
+
+@pytest.mark.parametrize(
+    "text", ["note\ngood; but slow\nbad\n", "a,b\n1,2\n3,4\n", ",a\n0,1\n1,2\n", "a\n1\n2\n"]
+)
+def test_a_header_is_not_taken_for_a_title(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    assert open_table(tmp_path / "a.csv").notes == ()
+
+
+def test_where_the_header_is_missing_or_not_first_the_error_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Sales\na,b\n1,2\n")
+    with pytest.raises(
+        ValueError, match=r"row 1 does not have 1 cell, .* but 2. Is the header the first line"
+    ):
+        open_table(tmp_path / "a.csv").read()
+    (tmp_path / "b.csv").write_text("1.5,2,1.5\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"more than one is called '1.5'. Is there a header"):
+        open_table(tmp_path / "b.csv")
+    pd.DataFrame([["Sales", None], ["a", "b"], [1, 2]]).to_excel(
+        tmp_path / "a.xlsx", header=False, index=False
+    )
+    with pytest.raises(ValueError, match=r"beside the columns .* Is the header the first row"):
+        open_table(tmp_path / "a.xlsx")
+    (tmp_path / "c.csv").write_text("1.5,2,-1\n1,2,3\n")
+    assert (
+        "names of its columns are numbers, 1.5, 2, -1 ... Is there" in open_table(tmp_path / "c.csv").notes[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sentence"),
+    [
+        ("a.csv", bytes(range(256)) * 8, "not look like text of any other kind. Is it another kind of file?"),
+        ("a.csv", "ä,b\n1,2\n".encode("utf-16-le") * 9, "Is it UTF-16? Say so with --encoding utf-16-le."),
+        ("a.csv", b"<!DOCTYPE html>\n<html>\n", "must be a table; it looks like a web page"),
+        ("a.csv", b'<?xml version="1.0"?>\n', "must be a table; it looks like XML"),
+        ("a.csv", b'[{"a": 1}, {"a": 2}]', "must be a table; it looks like JSON"),
+        ("a.csv", b'{\n "a": 1}', "must be a table; it looks like JSON"),
+        ("a.xls", b"\xd0\xcf\x11\xe0", "a.xls'. Save it as .xlsx first."),
+    ],
+)
+def test_what_is_no_table_is_refused_by_what_it_seems_to_be(
+    name: str, data: bytes, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        open_table(tmp_path / name)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        open_table(tmp_path / "patients")
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ValueError, match="must be a file or a folder; hand over what a program writes as -"):
+        open_table(tmp_path / "pipe.csv")

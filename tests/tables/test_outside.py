@@ -67,7 +67,7 @@ def test_a_row_outside_is_deferred_with_its_reason(model: TableModel) -> None:
     low, high = f"{seen.low[0]:.6g}", f"{seen.high[0]:.6g}"
     assert reasons[0] == f"z = 31.8, seen {low} to {high}"
     assert reasons[1] == "colour = 'teal', never seen"
-    assert reasons[2] == f"z = 1e+100, seen {low} to {high}"
+    assert reasons[2] == f"z = 1 \u00d7 10¹⁰⁰, seen {low} to {high}"
     assert reasons[3] == f"z = -inf, seen {low} to {high}"
     assert reasons[4] == "z is missing, which it never was"
     assert reasons[5] == f"colour = 'gold', never seen; z = -99, seen {low} to {high}; cut = 77, seen 1 to 3"

@@ -165,3 +165,21 @@ def test_a_refit_is_reported_by_the_model_that_was_tried() -> None:
     assert fitted.model.rows.of == 300
     assert fitted.rows is not None
     assert fitted.rows.of == 180
+
+
+def test_a_slice_of_a_long_name_says_which_values(labels: FittedTable) -> None:
+    schema, long = labels.model.schema, "the reading of the left sensor " * 7
+    columns = tuple(replace(column, name=long) for column in schema.columns)
+    model = replace(labels.model, schema=replace(schema, columns=columns))
+    fitted = replace(labels, model=model, frame=labels.frame.rename(columns={"x": long}))
+    for row in cells(fit_evaluation(fitted).report(), "Worst-calibrated slices"):
+        assert re.fullmatch(r"the reading .*…( \S+ to \S+| missing)", row[0]), row[0]
+
+
+def test_many_weak_labels_are_one_sentence() -> None:
+    source = np.random.default_rng(2)
+    frame = pd.DataFrame({"x": source.normal(size=300), "kind": source.integers(0, 9, 300)}).astype(str)
+    found = fit_evaluation(fit_table(frame, FitOptions("kind", estimator=TINY, held_out=0.5)))
+    said = [line for line in summary(found) if "do not rely on" in line]
+    assert len(said) == 1
+    assert re.match(r"\d of 9 labels are found in less than half of their rows", said[0])

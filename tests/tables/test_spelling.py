@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from bayesdrop.tables import inspect_table
-from bayesdrop.tables.cells import as_days, as_numbers, as_truths, day_of
+from bayesdrop.tables.cells import as_days, as_labels, as_numbers, as_truths, day_of
 from bayesdrop.tables.habits import Habits
 from bayesdrop.tables.infer import Wish
 from bayesdrop.tables.schema import infer_column, infer_columns, infer_task, target_way
-from bayesdrop.tables.spelling import DATES, DIGITS, NUMBERS, date_ways, number_ways, plain_number
+from bayesdrop.tables.spelling import DATES, DIGITS, NUMBERS, date_ways, number_ways, plain_number, unit_of
 
 VALUES = [0.5, 12.25, 1234.5, -98765.125, 1234567.0, 999.0]
 
@@ -214,3 +214,47 @@ def test_truth_values_are_alike() -> None:
     values, bad = column.read(text("yes", "0", "False", "", "maybe", "0.5"))
     np.testing.assert_array_equal(values[[0, 1, 2, 3, 5]], [1, 0, 0, np.nan, 0.5])
     assert bad.tolist() == [False] * 4 + [True, False]
+
+
+@pytest.mark.parametrize("way", NUMBERS)
+def test_the_minus_of_typesetters_is_a_minus(way: str) -> None:
+    cells = [spelled(value, way).replace("-", "\u2212") for value in VALUES]
+    column = infer_column(text(*cells))
+    assert (column.kind, column.format) == ("numeric", way)
+    np.testing.assert_array_equal(column.read(text(*cells))[0], VALUES)
+
+
+def test_labels_and_exponents_may_have_it_too() -> None:
+    labels = as_labels(text("\u22121", "-1.0", "1", "\u2212x"), numbers=True)
+    assert labels.tolist() == ["-1", "-1", "1", "\u2212x"]
+    np.testing.assert_array_equal(as_numbers(text("2e\u22123", "\u2212.5"))[0], [0.002, -0.5])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["12 kg", "7 kg", "9.5 kg"],
+        ["12kg", "7 kg", "\u22129,5 kg"],
+        ["5 %", "6 %", "7.5%"],
+        ["$3", "$1,200", "$ 5"],
+        ["EUR 3", "EUR 1.200,50", "EUR 5"],
+        ["3 m/s", "4 m/s", "12 m/s"],
+        ["10 m²", "20 m²", "1 200 m²"],
+    ],
+)
+def test_numbers_with_a_unit_are_told_of(cells: list[str]) -> None:
+    assert unit_of(cells) == cells[0]
+    frame = pd.DataFrame({"x": cells * 20, "y": [0.5 * place for place in range(60)]}).astype("str")
+    column = inspect_table(frame, target="y").columns[0]
+    hint = f"{cells[0]!r} is a text: without the unit, it would be a number"
+    assert column.kind == "category"
+    assert column.becomes.endswith(hint)
+    assert column.warnings == (hint,)
+    assert infer_task(frame["x"], (), "auto", 60)[2] == hint
+
+
+@pytest.mark.parametrize(
+    "cells", [["12 kg", "7 m", "9 l"], ["A12", "A13", "A14"], ["red", "blue", "green"], ["1 kg", "2 kg"], []]
+)
+def test_other_texts_have_no_unit(cells: list[str]) -> None:
+    assert unit_of(cells) is None

@@ -313,3 +313,31 @@ def test_an_inspection_tells_everything_and_stops_at_nothing() -> None:
     assert json.loads(json.dumps(found.as_dict()))["columns"][0]["name"] == "number"
     with pytest.raises(ValueError, match=r"there is no column 'prize'. Did you mean 'price'"):
         inspect_table(frame, target="prize")
+
+
+@pytest.mark.parametrize("option", ["categorical", "ignore", "keep", "dates"])
+def test_what_cannot_be_asked_of_the_target_is_refused(option: str) -> None:
+    frame = pd.DataFrame({"x": np.arange(60.0), "y": np.arange(60.0) % 7}).astype(str)
+    asked: dict[str, Any] = {option: {"y": "2024-03-31"} if option == "dates" else ("y",)}
+    with pytest.raises(ValueError, match=f"--{option} must name another column than the target, 'y'"):
+        fit_table(frame, FitOptions("y", **asked))
+    with pytest.raises(ValueError, match=f"--{option} must name another column than the target, 'y'"):
+        inspect_table(frame, target="y", **asked)
+
+
+def test_an_inspection_looks_at_rows_with_a_target() -> None:
+    """As a fit does: what stands in other rows decides nothing."""
+    rows = 60
+    frame = pd.DataFrame({"x": np.arange(rows) * 1.5, "sort": "red", "y": np.sqrt(np.arange(rows))}).astype(
+        str
+    )
+    frame.loc[:9, "y"] = ""
+    frame.loc[:4, ["x", "sort"]] = ["not a number", "blue"]
+    frame.loc[5:6, "x"] = ""
+    x, sort, y = inspect_table(frame, target="y").columns
+    assert (x.kind, x.missing, x.values) == ("numeric", 0, 50)
+    assert (sort.kind, sort.becomes) == ("left out", "it is 'red' in every row")
+    assert y.missing == 10
+    assert y.warnings[0].startswith("10 rows without a target would be left out")
+    whole = inspect_table(frame)
+    assert (whole.rows, whole.columns[0].kind, whole.columns[0].missing) == (60, "?", 2)

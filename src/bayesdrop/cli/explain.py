@@ -46,6 +46,7 @@ def explain(
         from bayesdrop.tables.explain_page import explanation_lines, explanation_page
         from bayesdrop.tables.rows import rows_of
         from bayesdrop.tables.writing import check_free
+        from bayesdrop.tables.written import counted
 
         if output is not None:
             if output.suffix.lower() not in (".html", ".htm"):
@@ -56,7 +57,7 @@ def explain(
         fitted.schema.check_names(table.names, str(data))
         frame = table.read()
         if row > len(frame):
-            rows = f"{len(frame):,} row{'' if len(frame) == 1 else 's'}"
+            rows = counted(len(frame), "row")
             raise ValueError(f"--row must be a row of {data}, which has {rows}; got {row:,}.")
         known = None
         if training is not None:

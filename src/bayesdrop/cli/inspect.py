@@ -55,6 +55,7 @@ def inspect(
         from bayesdrop.tables.spelling import DATES, NUMBERS
         from bayesdrop.tables.wishes import ways_of
         from bayesdrop.tables.writing import check_free
+        from bayesdrop.tables.written import counted
 
         if task not in ("auto", "regression", "classification"):
             raise ValueError(f"--task must be auto, regression or classification; got {task!r}.")
@@ -77,7 +78,8 @@ def inspect(
             print(json.dumps(found.as_dict() | {"notes": table.notes}, indent=1))
         else:
             separated = "" if table.separator is None else f", cells separated by {table.separator!r}"
-            print_safely(f"{table.path}: {found.rows:,} rows, {len(found.columns)} columns{separated}.")
+            size = f"{counted(found.rows, 'row')}, {counted(len(found.columns), 'column')}"
+            print_safely(f"{table.path}: {size}{separated}.")
             for note in table.notes:
                 print_safely(note)
             print_inspection(found)

@@ -298,6 +298,7 @@ def _fit(data: Path, output: Path, options: Any, reading: dict[str, Any], force:
     from bayesdrop.tables import fit_table, open_table, save_table_model
     from bayesdrop.tables.evaluate import fit_evaluation
     from bayesdrop.tables.model import check_folder
+    from bayesdrop.tables.written import counted
 
     check_folder(output, force=force)
 
@@ -315,7 +316,7 @@ def _fit(data: Path, output: Path, options: Any, reading: dict[str, Any], force:
 
     def read() -> Any:
         frame = table.read()
-        say(f"{table.path}: {len(frame):,} rows, {len(frame.columns)} columns.")
+        say(f"{table.path}: {counted(len(frame), 'row')}, {counted(len(frame.columns), 'column')}.")
         for note in table.notes:
             say(note)
         return frame

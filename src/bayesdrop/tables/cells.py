@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bayesdrop.errors import require
 from bayesdrop.harmless import NUMBER
-from bayesdrop.tables.spelling import DIGITS, ISO, PLAIN, ZERO_ONE, parsed_dates, plain_number
+from bayesdrop.tables.spelling import DIGITS, ISO, PLAIN, ZERO_ONE, parsed_dates, plain_number, with_hyphen
 
 __all__ = [
     "Array",
@@ -88,6 +88,7 @@ def as_numbers(series: Any, marks: Collection[str] = (), way: str = PLAIN) -> tu
     pandas = require("pandas", extra="tables", owner="bayesdrop.tables")
     texts = _texts(series)
     missing = _missing_texts(texts, marks)
+    texts[:] = [with_hyphen(text) if "\u2212" in text else text for text in texts]
     if way not in (PLAIN, ZERO_ONE):
         texts[:] = [_rewritten(text, way) for text in texts]
     texts[missing] = None
@@ -218,8 +219,10 @@ def first_bad(series: Any, bad: Flags) -> str:
 
 def _plain(text: str) -> str:
     """A number in the one way that it is written: "1.0" as "1"; other texts as they are."""
-    if not NUMBER.fullmatch(text):
+    number = with_hyphen(text)
+    if not NUMBER.fullmatch(number):
         return text
+    text = number
     try:
         value = Decimal(text)
     except InvalidOperation:  # an exponent of more digits than a Decimal has

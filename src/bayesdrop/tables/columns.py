@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from bayesdrop.tables.cells import Array, Flags, as_days, as_numbers, as_truths, day_of
 from bayesdrop.tables.spelling import DATES, ISO, NUMBERS, PLAIN, ZERO_ONE
+from bayesdrop.tables.written import plainly
 
 __all__ = [
     "DATE_INPUTS",
@@ -93,11 +94,11 @@ class Column:
             return as_days(series, marks, self.format or ISO)
         return as_numbers(series, marks, self.format or PLAIN)
 
-    def shown(self, value: float, digits: int = 6) -> str:
+    def shown(self, value: float) -> str:
         """One of the numbers that `read` gives, as a person writes it."""
         if self.kind == "date":
             return day_of(value)
-        return ("no", "yes")[int(value)] if self.kind == "boolean" else f"{value:.{digits}g}"
+        return ("no", "yes")[int(value)] if self.kind == "boolean" else plainly(value)
 
 
 @dataclass(frozen=True)

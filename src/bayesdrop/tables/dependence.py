@@ -10,6 +10,7 @@ from bayesdrop.tables.cells import Array
 from bayesdrop.tables.functions import Functions
 from bayesdrop.tables.prepare import date_inputs
 from bayesdrop.tables.schema import DATE_INPUTS, Column
+from bayesdrop.tables.written import plainly
 
 __all__ = ["Dependence", "dependence", "grid_of"]
 
@@ -69,7 +70,7 @@ def grid_of(column: Column, inputs: Array) -> tuple[tuple[str, ...], Array, Arra
         made[:, : len(DATE_INPUTS)] = date_inputs(days, column.last)
         return tuple(map(column.shown, days)), 1970 + days / 365.2425, made
     made[:, 0] = values
-    names = ("no", "yes") if column.kind == "boolean" else tuple(f"{value:.6g}" for value in values)
+    names = ("no", "yes") if column.kind == "boolean" else tuple(map(plainly, values))
     return names, values, made
 
 

@@ -38,7 +38,7 @@ def evaluate_table(
     read = table.read()
     frame, y = targets_of(read, model.schema, owner)
     if not len(frame):
-        raise ValueError(f"{owner} must have a row with a target; got none in {len(read):,} rows.")
+        raise ValueError(f"{owner} must have a row with a target; got none in {counted(len(read), 'row')}.")
     prepared = model.prepare(frame, owner)
     level = model.level if level is None else level
     judged = judge(model.estimator, prepared.x, y, intervals=model.intervals(level), level=level)

@@ -12,9 +12,9 @@ import numpy as np
 from bayesdrop.tables.cells import Array
 from bayesdrop.tables.functions import Functions, Parts, inputs_in_use, inputs_of, standardised
 from bayesdrop.tables.model import TableModel
-from bayesdrop.tables.rows import TrainingRows, cells_of, row_numbers
+from bayesdrop.tables.rows import TrainingRows, cells_of, row_numbers, shown_cell
 from bayesdrop.tables.score import predict_frame
-from bayesdrop.tables.written import written
+from bayesdrop.tables.written import plainly
 
 __all__ = [
     "ColumnEffect",
@@ -44,6 +44,7 @@ class ColumnEffect:
     mean: float  #: the expected number, or the probability of the label given
     epistemic: float  #: variance (for classes, nats) from lack of data
     aleatoric: float  #: variance (for classes, nats) from noise
+    shown: str = ""  #: the cell as a person writes it
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,7 @@ def explain_row(model: TableModel, frame: Any, rows: TrainingRows | None = None)
     places = inputs_of(schema)
     stand_ins = rows.first(_STAND_INS).x
     cells = [str(frame[column.name].iloc[0]) for column, _ in places]
+    shown = [shown_cell(column, frame[column.name], schema.missing_marks) for column, _ in places]
     effects = column_effects(functions, x, stand_ins, [where for _, where in places], label)
     near = rows.first(_CANDIDATES)
     scale, used = standardised(model.estimator, rows.x), inputs_in_use(model.estimator)
@@ -166,8 +168,8 @@ def explain_row(model: TableModel, frame: Any, rows: TrainingRows | None = None)
     texts = cells_of(schema, near.x)
     names = [column.name for column, _ in places]
     made = [
-        ColumnEffect(name, cell, *(float(part) for part in effect))
-        for name, cell, effect in zip(names, cells, effects, strict=True)
+        ColumnEffect(name, cell, float(effect[0]), float(effect[1]), float(effect[2]), as_shown)
+        for name, cell, effect, as_shown in zip(names, cells, effects, shown, strict=True)
     ]
     prediction = {name: values[0] for name, values in found.items() if name != "reason"}
     return Explanation(
@@ -200,7 +202,7 @@ def explain_row(model: TableModel, frame: Any, rows: TrainingRows | None = None)
 def _target_text(model: TableModel, value: float) -> str:
     if math.isnan(value):
         return ""
-    return written(value, digits=6) if model.root else model.schema.classes[int(value)]
+    return plainly(value) if model.root else model.schema.classes[int(value)]
 
 
 def column_effects(

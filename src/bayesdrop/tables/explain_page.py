@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from bayesdrop.page import bullets, note, page, shortened, table
+from bayesdrop.page import bullets, note, page, shortened, shortened_apart, table
 from bayesdrop.tables.explain import Explanation, HelpfulLabel
-from bayesdrop.tables.written import counted, percent, short_number, written
+from bayesdrop.tables.written import counted, percent, written
 
 __all__ = ["explanation_lines", "explanation_page"]
 
-_MOST_EFFECTS = 12
+_MOST_EFFECTS, _MOST_COLUMNS = 12, 60
+#: characters of a name that are written on a page, and in a terminal
+_NAME, _SHORT = 120, 40
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:
@@ -19,10 +21,13 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
     yield from _sentences(found)
     yield ""
     yield "What each cell adds, beside values of other rows in its place:"
-    yield from _aligned([_effect_head(found), *_effect_rows(found)])
+    yield from _aligned([_effect_head(found), *_effect_rows(found, _SHORT)])
     yield ""
     yield "The nearest training rows:"
-    yield from _aligned([("row", "distance", found.target), *(row[:3] for row in _neighbour_rows(found))])
+    near = [
+        (f"{one.number:,}", written(one.distance, 0.1), _cell(one.target or "-")) for one in found.nearest
+    ]
+    yield from _aligned([("row", "distance", shortened(found.target, _SHORT)), *near])
 
 
 def explanation_page(found: Explanation, title: str) -> str:
@@ -32,7 +37,6 @@ def explanation_page(found: Explanation, title: str) -> str:
         found: the explanation.
         title: of the page.
     """
-    columns = tuple(shortened(name, 30) for name in found.columns)
     parts = [
         bullets(_sentences(found)),
         "<h2>What each cell adds</h2>",
@@ -41,28 +45,58 @@ def explanation_page(found: Explanation, title: str) -> str:
             f"{_rows(found, 100)} of training data in the cell's place. The draws stay the same, so that "
             "nothing else changes. Above 0, this cell adds to it."
         ),
-        table(_effect_head(found), _effect_rows(found), numbers=(2, 3, 4)),
+        table(_effect_head(found), _effect_rows(found, _NAME), numbers=(2, 3, 4)),
         "<h2>The nearest training rows</h2>",
         note(
             "By the root mean squared difference of the model's standardised inputs, among "
             f"{_rows(found, found.compared_with)} of the fit. Rows are counted from 1, below the header."
         ),
-        table(
-            ("row", "distance", shortened(found.target, 30), *columns), _neighbour_rows(found), numbers=(0, 1)
-        ),
+        _side_by_side(found),
     ]
     asked = found.label_to_ask
     if asked is not None:
         parts.append("<h2>The label that would help most</h2>")
         parts.append(note(_asked(asked)))
-        parts.append(
-            table(("row", *columns), [(f"{asked.number:,}", *map(_cell, asked.cells))], numbers=(0,))
-        )
+        parts.append(_columns_down(found, [f"row {asked.number:,}"], [asked.cells]))
     return page(title, parts)
 
 
+def _side_by_side(found: Explanation) -> str:
+    """The row beside the nearest ones: how far they are, their targets, and all cells."""
+    near = found.nearest
+    own = found.label or written(float(found.prediction["mean"]), float(found.prediction["std"]))
+    first = [
+        ("distance", "", *(written(one.distance, 0.1) for one in near)),
+        (
+            shortened(found.target, _NAME),
+            f"predicted: {_cell(own)}",
+            *(_cell(one.target or "-") for one in near),
+        ),
+    ]
+    names = [f"row {one.number:,}" for one in near]
+    return _columns_down(found, names, [one.cells for one in near], first)
+
+
+def _columns_down(
+    found: Explanation, names: list[str], others: list[tuple[str, ...]], first: Sequence[tuple[str, ...]] = ()
+) -> str:
+    """Cells of the row and of others, columns going down: those first that add most uncertainty."""
+    places = {name: place for place, name in enumerate(found.columns)}
+    rows = [
+        (
+            shortened(one.column, _NAME),
+            _cell(one.shown),
+            *(_cell(cells[places[one.column]]) for cells in others),
+        )
+        for one in found.effects[:_MOST_COLUMNS]
+    ]
+    left = len(found.effects) - len(rows)
+    more = note(f"{counted(left, 'further column is', 'further columns are')} not shown." if left else "")
+    return table(("column", "this row", *names), [*first, *rows]) + more
+
+
 def _cell(text: str) -> str:
-    return shortened(short_number(text), 40)
+    return shortened(text.strip() or "(empty)", 60)
 
 
 def _rows(found: Explanation, most: int) -> str:
@@ -95,7 +129,7 @@ def _sentences(found: Explanation) -> Iterator[str]:
         whole = float(getattr(found, part))
         if whole > 0 and max(added) > 0.05 * whole:
             best = found.effects[added.index(max(added))]
-            cell = f"{shortened(best.column, 40)} = {_cell(best.value)}"
+            cell = f"{shortened(best.column, _NAME)} = {_cell(best.shown)}"
             taken = percent(min(1.0, max(added) / whole), 0)
             yield f"The cell that adds most to the {name} is {cell}: others in its place take {taken} away."
     yield (
@@ -128,31 +162,32 @@ def _effect_head(found: Explanation) -> tuple[str, ...]:
     return ("column", "cell", f"adds to {mean}", "adds to lack of data", "adds to noise")
 
 
-def _effect_rows(found: Explanation) -> list[tuple[str, ...]]:
+def _effect_rows(found: Explanation, most: int) -> list[tuple[str, ...]]:
     """Effects on the mean in its own unit; on lack of data and noise, as shares of the whole uncertainty."""
     whole = found.epistemic + found.aleatoric
+    shown = found.effects[:_MOST_EFFECTS]
+    names = shortened_apart([one.column for one in shown], most)
     rows = []
-    for one in found.effects[:_MOST_EFFECTS]:
+    for name, one in zip(names, shown, strict=True):
         mean = (
-            f"{100 * one.mean:+.1f} %" if found.label else _signed(one.mean, float(found.prediction["std"]))
+            _signed_percent(one.mean, 1) if found.label else _signed(one.mean, float(found.prediction["std"]))
         )
         parts = [
-            f"{100 * value / whole:+.0f} %" if whole > 0 else "-" for value in (one.epistemic, one.aleatoric)
+            _signed_percent(value / whole, 0) if whole > 0 else "-"
+            for value in (one.epistemic, one.aleatoric)
         ]
-        rows.append((shortened(one.column, 40), _cell(one.value), mean, *parts))
+        rows.append((name, _cell(one.shown), mean, *parts))
     return rows
+
+
+def _signed_percent(share: float, decimals: int) -> str:
+    text = f"{100 * share:+.{decimals}f}"
+    return f"{text if float(text) else 0} %"
 
 
 def _signed(value: float, spread: float) -> str:
     text = written(value, spread)
-    return text if text.startswith("-") else f"+{text}"
-
-
-def _neighbour_rows(found: Explanation) -> list[tuple[str, ...]]:
-    return [
-        (f"{one.number:,}", written(one.distance, 0.1), _cell(one.target) or "-", *map(_cell, one.cells))
-        for one in found.nearest
-    ]
+    return text if text.startswith("-") or not value else f"+{text}"
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from bayesdrop.tables.rows import TrainingRows, row_numbers
 from bayesdrop.tables.schema import Schema, Task, check_target, infer_columns, infer_task, target_way
 from bayesdrop.tables.spelling import PLAIN
 from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
-from bayesdrop.tables.written import counted
+from bayesdrop.tables.written import counted, plainly
 from bayesdrop.threads import in_one_thread
 
 __all__ = ["FitOptions", "FittedTable", "fit_table", "split_rows", "targets_of"]
@@ -171,8 +171,10 @@ def fit_table(
     numbers = row_numbers(frame)
     if share is not None and not options.refit:
         del frame  # texts of a long table take more room than its numbers
-    how = "each network holds out a part" if share is None else f"{len(held):,} rows are held out"
-    say(f"Fitting {len(fitted):,} rows, {inputs.x.shape[1]} inputs; {how}.")
+    how = "each network holds out a part"
+    if share is not None:
+        how = counted(len(held), "row is held out", "rows are held out")
+    say(f"Fitting {counted(len(fitted), 'row')}, {counted(inputs.x.shape[1], 'input')}; {how}.")
     started = time.perf_counter()
     own = None if groups is None else groups[fitted]
     estimator = _fitted(inputs.x, y[fitted], schema, options, own, progress=progress)
@@ -329,6 +331,7 @@ def _with_target(
 def _wishes(frame: Any, options: FitOptions) -> dict[str, Any]:
     return wishes_for(
         list(frame.columns),
+        target=options.target,
         categorical=options.categorical,
         ignore=options.ignore,
         keep=options.keep,
@@ -399,7 +402,7 @@ def _learnable(
             alone = np.isin(groups[held], groups[held][alone])
         held, fitted = held[~alone], np.concatenate([fitted, held[alone]])
     elif np.ptp(y[fitted]) == 0:
-        raise ValueError(f"the target is {y[fitted][0]:g} in all rows that are not held out.")
+        raise ValueError(f"the target is {plainly(y[fitted][0])} in all rows that are not held out.")
     if not len(held):
         raise ValueError("no row can be held out: every class has one row.")
     return np.sort(fitted), np.sort(held)

@@ -37,9 +37,11 @@ from bayesdrop.tables.spelling import (
     date_ways,
     number_like,
     parse_date,
+    unit_of,
 )
+from bayesdrop.tables.written import counted, plainly
 
-__all__ = ["MEND", "Wish", "infer_column"]
+__all__ = ["MEND", "Wish", "infer_column", "unit_hint"]
 
 MEND = "Mend those cells, or name what stands for a missing one with --missing."
 _MEND_OR_NAME = "Mend those cells, name what stands for a missing one with --missing, or use --categorical."
@@ -145,7 +147,7 @@ def _number(
             return None
         raise ValueError(f"column {name!r} must be numbers; got {first_bad(cells, bad)}. {MEND}")
     if not (wish.keep or wish.kind or missing.any()) and _is_running(values, whole, marks):
-        low, high = f"{values.min():.0f}", f"{values.max():.0f}"
+        low, high = plainly(values.min()), plainly(values.max())
         return Column(name, "left out", why=f"a running number, {low} to {high}; to use it: --keep")
     return _filled(name, "numeric", values, missing, series, marks, way, said)
 
@@ -174,7 +176,18 @@ def _text(
     elif bad.mean() < 0.5:
         raise ValueError(f"column {name!r} is numbers but for {first_bad(cells, bad)}. {_MEND_OR_NAME}")
     labels = as_labels(series, marks)
-    return _categories(name, labels.tolist(), numbers=False, identifier=not wish.keep)
+    column = _categories(name, labels.tolist(), numbers=False, identifier=not wish.keep)
+    unit = unit_of(present_texts(cells, marks)) if is_text(cells) else None
+    return column if unit is None else replace(column, why=f"{column.why}; {unit_hint(unit)}")
+
+
+def unit_hint(cell: str) -> str:
+    """What to say of a column of numbers with a unit.
+
+    Args:
+        cell: one of its cells.
+    """
+    return f"{cell!r} is a text: without the unit, it would be a number"
 
 
 def _two_months(text: str, groups: Sequence[tuple[str, ...]]) -> str:
@@ -240,7 +253,7 @@ def _filled(
     if present.min() == present.max() and not missing.any():
         one = as_labels(series[:1], marks, numbers=True)[0]
         label = one if numeric else TRUTHS[int(present[0])]
-        why, way = f"it is {present[0]:g} in every row", "" if way == PLAIN else way
+        why, way = f"it is {plainly(present[0])} in every row", "" if way == PLAIN else way
         return Column(name, "left out", categories=(label,), why=why, numbers=numeric, format=way)
     if (
         numeric
@@ -251,15 +264,20 @@ def _filled(
         way = ZERO_ONE
     # Of halves, since the sum of the two middle numbers may be beyond the largest double.
     fill = 2 * float(np.median(0.5 * present)) if numeric else float(present.mean() > 0.5)
-    why = f"{present.min():g} to {present.max():g}" if numeric else ""
+    why = f"{plainly(present.min())} to {plainly(present.max())}" if numeric else ""
     if missing.any():
-        stand_in = f"{fill:g}" if numeric else TRUTHS[int(fill)]
-        why = f"{int(missing.sum()):,} missing cells are filled with {stand_in} and marked"
+        stand_in = plainly(fill) if numeric else TRUTHS[int(fill)]
+        why = f"{_lacking(missing)} filled with {stand_in} and marked"
     if way not in ("", PLAIN, ZERO_ONE):
         why += f", written as {way}"
     if said:
         why += f" ({said})"
     return Column(name, kind, fill, marked=bool(missing.any()), why=why, format=way)
+
+
+def _lacking(missing: Flags) -> str:
+    count = int(missing.sum())
+    return counted(count, "missing cell is", "missing cells are")
 
 
 def _date(
@@ -284,7 +302,7 @@ def _date(
     why = f"{first} to {last}: {', '.join(DATE_INPUTS)}"
     fill = float(np.median(days))
     if missing.any():
-        why += f"; {int(missing.sum()):,} missing cells are filled with {day_of(fill)} and marked"
+        why += f"; {_lacking(missing)} filled with {day_of(fill)} and marked"
     if is_text(cells) and type_of(cells) != "dates" and way != ISO:
         why += f"; written as {way}"
     if said:
@@ -302,7 +320,8 @@ def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifi
         label, why = next(iter(counts)), f"it is {next(iter(counts))!r} in every row"
         return Column(name, "left out", categories=(label,), why=why, numbers=numbers)
     if identifier and len(counts) > max(20, present // 2):
-        why = f"{len(counts):,} different texts in {present:,} rows are no categories; to use them: --keep"
+        why = f"{counted(len(counts), 'different text')} in {counted(present, 'row')} are no categories"
+        why += "; to use them: --keep"
         return Column(name, "left out", why=why)
     least = min(_ENOUGH, max(2, present // 200))
     most = min(_MOST_CATEGORIES, max(_USUAL_CATEGORIES, present // 10))
@@ -310,10 +329,11 @@ def _categories(name: str, labels: Sequence[str | None], numbers: bool, identifi
     # A text of the data that is one of our own words means what that word means.
     common = sorted(set(common) - {MISSING, OTHER})
     rest = [label for label, _ in counts.most_common() if label not in common]
-    why = f"{len(common)} categories"
+    why = counted(len(common), "category", "categories")
     if rest:
-        why += f", and {len(rest):,} rare ones as one"
+        why += f", and {counted(len(rest), 'rare one')} as one"
     if lacking:
-        why += f"; {lacking:,} missing cells are one of their own"
+        own = "is one of its own" if lacking == 1 else "are one of their own"
+        why += f"; {counted(lacking, 'missing cell')} {own}"
     kept = (*common, *([OTHER] if rest else []), *([MISSING] if lacking else []))
     return Column(name, "category", categories=kept, rare=tuple(rest[:MOST_RARE]), why=why, numbers=numbers)

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.tables.cells import as_days, as_labels, is_text, missing_cells, type_of
+from bayesdrop.tables.cells import as_days, as_labels, is_text, missing_cells, present_texts, type_of
 from bayesdrop.tables.columns import Column
 from bayesdrop.tables.habits import Habits
-from bayesdrop.tables.infer import Wish, infer_column
+from bayesdrop.tables.infer import Wish, infer_column, unit_hint
 from bayesdrop.tables.schema import check_target, infer_task, target_way
-from bayesdrop.tables.spelling import DIGITS, PLAIN
+from bayesdrop.tables.spelling import DIGITS, PLAIN, unit_of
 from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
 from bayesdrop.tables.written import counted
 
 __all__ = ["Inspected", "Inspection", "inspect_table"]
 
 _EXAMPLES, _LONGEST = 3, 24
+_JUDGED = "other columns are judged by the rest"
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Inspected:
         name: in the header.
         kind: "numeric", "boolean", "category", "date", "left out", "target", or "?" if it cannot be read.
         how: how its cells are read: the type of a typed column, an example of how texts are written.
-        missing: how many cells are missing.
+        missing: how many cells are missing, of rows that have a target if it is known.
         values: how many different values the others have.
         examples: the first of these.
         becomes: what would be made of it.
@@ -99,9 +100,14 @@ def inspect_table(
     said = {} if schema is None else schema.said
     target = target or said.get("target")
     asked = {"categorical": categorical, "ignore": ignore, "keep": keep}
-    wishes = wishes_for(names, numbers=numbers, dates=dates, edited=schema, **asked)
+    wishes = wishes_for(names, target=target, numbers=numbers, dates=dates, edited=schema, **asked)
     check_known([] if target is None else [target], names)
     marks = tuple(dict.fromkeys((*missing, *said.get("missing_marks", ()))))
+    rows = len(frame)
+    whole = frame
+    # A fit leaves rows without a target out before it looks at anything else.
+    if target is not None and not (lacking := missing_cells(frame[target], marks)).all():
+        frame = frame[~lacking]
     habits = Habits(frame, marks)
     state: dict[str, Any] = {"missing_marks": list(marks), "columns": []}
     columns = []
@@ -110,13 +116,13 @@ def inspect_table(
         if name == target:
             way = (numbers or {}).get(name) or said.get("target_format", "") or (numbers or {}).get("", "")
             wanted = said.get("task", "auto") if task == "auto" else task
-            found, about = _target(series, marks, habits, wanted, way)
+            found, about = _target(whole[name], marks, habits, wanted, way)
             state = {"target": target, **about, **state}
         else:
             found, row = _column(series, marks, habits, wishes[name])
             state["columns"].append(row)
         columns.append(found)
-    return Inspection(len(frame), tuple(columns), state)
+    return Inspection(rows, tuple(columns), state)
 
 
 def _column(
@@ -137,7 +143,10 @@ def _column(
         warnings.append("more than half of its cells are missing")
     if column.kind == "numeric" and _are_digits(series, marks):
         warnings.append(f"its numbers may be dates; then: --dates '{name}={DIGITS}'")
-    if column.kind == "left out" and "--" in column.why:
+    unit = unit_of(present_texts(series, marks)) if is_text(series) else None
+    if unit is not None and column.kind in ("category", "left out"):
+        warnings.append(unit_hint(unit))
+    elif column.kind == "left out" and "--" in column.why:
         warnings.append(column.why)
     found = Inspected(
         name,
@@ -179,7 +188,7 @@ def _target(
         warnings.append(str(error))
     how = _how(series, Column(name, "numeric", format=way) if way else None)
     if facts["missing"]:
-        warnings.append(f"{counted(facts['missing'], 'row')} without a target would be left out")
+        warnings.append(f"{counted(facts['missing'], 'row')} without a target would be left out: {_JUDGED}")
     return Inspected(name, "target", how, **facts, becomes=becomes, inputs=0, warnings=tuple(warnings)), about
 
 

@@ -328,11 +328,17 @@ def measures(judged: Judged, level: float) -> dict[str, float]:
 class Slice:
     """Rows with like values of one column, what was promised for them, and what was observed."""
 
-    name: str
+    column: str
+    values: str  #: which values of the column: " = red", " 3 to 5", " missing"
     rows: int
     promised: float  #: coverage of the intervals, or mean probability of the label given
     observed: float  #: share of targets inside, or of labels that were right
     z: float  #: their distance in standard errors, below 0 for too sure
+
+    @property
+    def name(self) -> str:
+        """The column and its values."""
+        return self.column + self.values
 
 
 def worst_slices(judged: Judged, frame: Any, schema: Schema, level: float) -> list[Slice]:
@@ -347,37 +353,37 @@ def worst_slices(judged: Judged, frame: Any, schema: Schema, level: float) -> li
     given = judged.scores["probs"].max(1) if judged.classes else np.full(len(judged.target), level)
     kept = judged.loss == 0 if judged.classes else judged.covered
     slices = []
-    for name, rows in _cuts(frame, schema):
+    for column, values, rows in _cuts(frame, schema):
         count = int(rows.sum())
         if _LEAST_ROWS <= count < len(rows):
             error = math.sqrt(float(np.sum(given[rows] * (1 - given[rows])))) / count
             promised, observed = float(given[rows].mean()), float(kept[rows].mean())
             z = (observed - promised) / max(error, 0.5 / count)
-            slices.append(Slice(name, count, promised, observed, z))
+            slices.append(Slice(column, values, count, promised, observed, z))
     return sorted(slices, key=lambda part: -abs(part.z))
 
 
-def _cuts(frame: Any, schema: Schema) -> Iterator[tuple[str, Flags]]:
-    """Names and rows, (N,), of slices: quarters of numbers, each value of other columns, missing cells."""
+def _cuts(frame: Any, schema: Schema) -> Iterator[tuple[str, str, Flags]]:
+    """Column, values and rows, (N,), of slices: quarters of numbers, values of others, missing cells."""
     marks = schema.missing_marks
     for column in schema.used:
         series = frame[column.name]
         if column.kind == "category":
             labels = as_labels(series, marks, numbers=column.numbers)
             for label in column.categories:
-                yield f"{column.name} = {label}", labels == label
+                yield column.name, f" = {label}", labels == label
             continue
         values, _ = column.read(series, marks)
-        yield f"{column.name} missing", np.isnan(values)
+        yield column.name, " missing", np.isnan(values)
         finite = values[np.isfinite(values)]
         distinct = np.unique(finite)
         if len(distinct) <= 6:
             for value in distinct:
-                yield f"{column.name} = {column.shown(value)}", values == value
+                yield column.name, f" = {column.shown(value)}", values == value
             continue
         # Halves, since the largest double may be less than the distance of two numbers.
         edges = 2 * np.unique(np.quantile(0.5 * finite, [0, 0.25, 0.5, 0.75, 1]))
         for place, (low, high) in enumerate(itertools.pairwise(edges)):
             above = values >= low if place == 0 else values > low
             ends = " to ".join(map(column.shown, (low, high)))
-            yield f"{column.name} {ends}", above & (values <= high)
+            yield column.name, f" {ends}", above & (values <= high)

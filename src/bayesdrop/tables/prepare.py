@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bayesdrop.tables.cells import Array, Flags, as_days, as_labels, as_numbers, as_truths, day_of, first_bad
 from bayesdrop.tables.columns import DATE_INPUTS, MISSING, MOST_RARE, OTHER, TRUTHS, Column, Schema
 from bayesdrop.tables.spelling import DATES, plain_number
+from bayesdrop.tables.written import plainly
 
 __all__ = ["Prepared", "Preparer", "Reasons", "date_inputs"]
 
@@ -253,4 +254,4 @@ def _shortened(label: str | None) -> str:
 def _shown(value: float) -> str:
     if abs(value) == _LARGEST:
         return "inf" if value > 0 else "-inf"
-    return f"{value:.6g}"
+    return plainly(value)

@@ -17,6 +17,7 @@ from typing import Any, Literal, TextIO
 from bayesdrop.errors import must, require
 from bayesdrop.tables.arrow import FEATHER, PARQUET, batches_of, frame_of, header_of
 from bayesdrop.tables.sheets import SHEETS, read_sheet
+from bayesdrop.tables.spelling import number_like
 from bayesdrop.tables.texts import CSV, open_csv
 from bayesdrop.tables.unpacking import PACKED, kind_of
 
@@ -98,10 +99,13 @@ def open_table(
         return _from_pipe(**options)
     if path.is_dir():
         return _from_folder(path, **options)
-    if not path.name.lower().endswith(ENDINGS):
-        raise ValueError(must("open_table", "path", f"a file that ends in {_SHOWN}", str(path)))
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
+    if not path.is_file():
+        raise ValueError(f"{path} must be a file or a folder; hand over what a program writes as -.")
+    if not path.name.lower().endswith(ENDINGS):
+        hint = " Save it as .xlsx first." if path.suffix.lower() in (".xls", ".xlsb", ".numbers") else ""
+        raise ValueError(must("open_table", "path", f"a file that ends in {_SHOWN}", str(path)) + hint)
     return _from_file(path, path, span=span, **options)
 
 
@@ -260,7 +264,10 @@ def _checked(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     twice = [name for name, count in Counter(named).items() if count > 1]
     if twice:
         shown = ", ".join(map(repr, twice[:5]))
-        raise ValueError(f"{path}: every column must have its own name; more than one is called {shown}.")
+        hint = " Is there a header?" if all(map(number_like, filter(None, names))) else ""
+        raise ValueError(
+            f"{path}: every column must have its own name; more than one is called {shown}.{hint}"
+        )
     void = [name for name in named if "\0" in name]
     if void:
         hint = "Is the file UTF-16? Say so with --encoding."

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bayesdrop.metrics import Confusion, RiskCoverage, confusion, reliability_curve
-from bayesdrop.page import Picture, bullets, note, page, pictures, shortened, table
+from bayesdrop.page import Picture, bullets, note, page, pictures, shortened, shortened_apart, table
 from bayesdrop.plots import (
     plot_calibration,
     plot_predicted,
@@ -29,6 +29,8 @@ from bayesdrop.tables.written import counted, percent, written
 __all__ = ["render_report"]
 
 _MOST_SLICES, _MOST_DOTS, _MOST_LABELS, _MOST_COLUMNS = 8, 300, 12, 300
+#: characters of names that are written whole, and of all labels together that may stand side by side
+_NAME, _BESIDE = 120, 50
 #: measures of any model, which baselines have too
 _PLAIN = ("rmse", "mean_absolute_error", "r2", "accuracy", "balanced_accuracy", "log_loss", "brier")
 
@@ -42,14 +44,14 @@ def render_report(found: Findings, title: str) -> str:
     """
     schema = found.model.schema
     columns = [
-        (shortened(column.name, 120), column.kind, shortened(column.why, 200))
+        (shortened(column.name, _NAME), column.kind, shortened(column.why, 200))
         for column in schema.columns[:_MOST_COLUMNS]
     ]
     left = len(schema.columns) - len(columns)
     labels = _labels(found) if found.judged.classes else ""
     parts = [
         note(
-            f"{schema.task.capitalize()} of {shortened(schema.target, 120)}: {schema.why_task}. "
+            f"{schema.task.capitalize()} of {shortened(schema.target, _NAME)}: {schema.why_task}. "
             f"{found.about_rows}"
         ),
         "<h2>In short</h2>",
@@ -193,7 +195,7 @@ def _labels(found: Findings) -> str:
     """Tables of the labels: how often each was found, and what it was taken for."""
     prediction, target = found.judged.as_prediction()
     counted_labels = confusion(prediction, target)
-    classes = [shortened(name, 40) for name in found.model.schema.classes]
+    classes = shortened_apart(found.model.schema.classes, _NAME)
     counts = counted_labels.counts.numpy()
     recall, precision = counted_labels.class_accuracy.numpy(), counted_labels.class_precision.numpy()
     order = list(range(len(classes)))
@@ -217,11 +219,19 @@ def _labels(found: Findings) -> str:
 
 
 def _matrix(counts: np.ndarray, classes: list[str]) -> str:
+    across = classes
+    said = "True labels down, labels given across; shaded by the share of the true label."
+    if sum(map(len, classes)) > _BESIDE:
+        across = [str(place) for place in range(1, len(classes) + 1)]
+        classes = [
+            f"{place} {name}" for place, name in zip(across, shortened_apart(classes, 40), strict=True)
+        ]
+        said += " Labels given have the numbers of the true labels."
     rows = [(name, *(f"{count:,}" for count in line)) for name, line in zip(classes, counts, strict=True)]
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     shades = {(row, 1 + place): float(value) for (row, place), value in np.ndenumerate(share)}
-    said = note("True labels down, labels given across; shaded by the share of the true label.")
-    return said + table(("true label", *classes), rows, numbers=range(1, len(classes) + 1), shades=shades)
+    head = ("true label", *across)
+    return note(said) + table(head, rows, numbers=range(1, len(head)), shades=shades)
 
 
 def _pairs(counted_labels: Confusion, classes: list[str]) -> str:
@@ -250,7 +260,7 @@ def _slices(found: Findings) -> str:
     chance = math.sqrt(2 * math.log(2 * len(slices)))
     rows = [
         (
-            shortened(part.name, 80),
+            shortened(part.column, _NAME) + shortened(part.values, 60),
             f"{part.rows:,}",
             percent(part.promised),
             percent(part.observed),

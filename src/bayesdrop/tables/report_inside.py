@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesdrop.page import Picture, note, pictures, shortened, table
+from bayesdrop.page import Picture, note, pictures, shortened, shortened_apart, table
 from bayesdrop.plots import COLORS, plot_bands, plot_estimates
 from bayesdrop.tables.cells import Array
 from bayesdrop.tables.dependence import Dependence, dependence
 from bayesdrop.tables.explain import column_effects
 from bayesdrop.tables.findings import Findings
 from bayesdrop.tables.functions import inputs_of
-from bayesdrop.tables.rows import row_numbers
-from bayesdrop.tables.written import counted, percent, short_number, written
+from bayesdrop.tables.rows import row_numbers, shown_cell
+from bayesdrop.tables.written import counted, percent, written
 
 __all__ = ["dependences", "drop_rates", "uncertain_rows", "what_it_uses"]
 
@@ -43,7 +43,7 @@ def what_it_uses(found: Findings) -> str:
     head = ["column", "cost", "± standard error"] + (["learned drop rate"] if rates is not None else [])
     rows = []
     for one in shown:
-        row = [shortened(names[one.place]), written(one.value, digits), written(one.error, digits)]
+        row = [shortened(names[one.place], 120), written(one.value, digits), written(one.error, digits)]
         rows.append(row + ([written(rates[one.place], 0.1)] if rates is not None else []))
     left = len(names) - len(shown)
     more = f" {counted(left, 'column')} that cost less are not shown." if left else ""
@@ -58,12 +58,10 @@ def what_it_uses(found: Findings) -> str:
 
 def _importance_picture(found: Findings, shown: list[Any], names: list[str]) -> str:
     picture = Picture("Cost of shuffling a column, ± 2 standard errors", height=0.9 + 0.26 * len(shown))
-    estimates: dict[str, Any] = {}
-    for one in shown:
-        name = shortened(names[one.place], 28)
-        # Long names may begin alike.
-        name = name if name not in estimates else f"{name[:20]}… ({one.place + 1})"
-        estimates[name] = (one.value, 2 * one.error)
+    short = shortened_apart([names[one.place] for one in shown], 30)
+    estimates: dict[str, Any] = {
+        name: (one.value, 2 * one.error) for name, one in zip(short, shown, strict=True)
+    }
     plot_estimates(picture.ax, estimates)
     picture.ax.axvline(0, color="#666666", linewidth=1, linestyle=":")
     picture.ax.set_xlabel("rise of the log-loss (nats)" if found.judged.classes else "fall of R squared")
@@ -125,19 +123,20 @@ def _dependence_pictures(found: Findings) -> Iterator[str]:
 def _dependence_picture(found: Findings, curve: Dependence) -> str:
     classes = found.model.schema.classes
     name = shortened(curve.column.name, 50)
-    picture = Picture(
-        f"{'Probabilities' if classes else 'Expected ' + shortened(found.model.schema.target, 40)} by {name}"
-    )
+    what = "Probabilities" if classes else f"Expected {shortened(found.model.schema.target, 80)}"
+    picture = Picture(f"{what} by {shortened(curve.column.name, 100)}")
     shown = _shown_classes(found)
     categories = curve.column.kind not in ("numeric", "date")
+    labels = shortened_apart([classes[place] for place in shown], 30) if classes else [""]
+    texts = shortened_apart(curve.labels, 26)
     for number, place in enumerate(shown):
-        label = shortened(classes[place], 30) if classes else None
+        label = labels[number] or None
         color = COLORS[number % len(COLORS)]
         mean, std = curve.mean[:, place], curve.std[:, place]
         if categories:
             estimates = {
-                f"{shortened(text, 24)}{' ' * index}": (float(mean[index]), 2 * float(std[index]))
-                for index, text in enumerate(curve.labels)
+                f"{text}{' ' * index}": (float(mean[index]), 2 * float(std[index]))
+                for index, text in enumerate(texts)
             }
             shift = 0.18 * (number - (len(shown) - 1) / 2)
             plot_estimates(picture.ax, estimates, color=color, shift=shift, label=label)
@@ -170,7 +169,6 @@ def uncertain_rows(found: Findings) -> str:
     order = np.argsort(-score, kind="stable")[:_MOST_ROWS]
     # Rows that the model is nearly sure of are not shown.
     order = order[(score[order] >= 0.01 * score[order[0]]) | np.isinf(score[order])]
-    frame = found.frame.iloc[order]
     numbers = row_numbers(found.frame)[order]
     telling, reasons = _telling(found, order), _reasons(found, order)
     columns = [column.name for column, _ in inputs_of(found.model.schema)]
@@ -178,7 +176,7 @@ def uncertain_rows(found: Findings) -> str:
     head, spread = _score_names(found), _spread(judged.target)
     rows = []
     for place, at in enumerate(order):
-        cells = (shortened(short_number(str(frame[name].iloc[place])), 30) for name in important)
+        cells = (_cell(found, name, at) for name in important)
         said = _score_cells(found, int(at), spread)
         rows.append((f"{int(numbers[place]):,}", *said, reasons[place], telling[place], *cells))
     left = len(columns) - len(important)
@@ -188,7 +186,7 @@ def uncertain_rows(found: Findings) -> str:
         "labels of such rows would help. Noise: they agree that the target varies. Telling cells add most to "
         f"the uncertainty, beside values of {_STAND_INS} other rows in their place.{more}"
     )
-    names = ("row", *head, "reason", "telling cells", *(shortened(name, 30) for name in important))
+    names = ("row", *head, "reason", "telling cells", *shortened_apart(important, 40))
     return note(text) + table(
         names, rows, numbers=(0, *range(1, 1 + len(head))) if found.model.root else (0,)
     )
@@ -207,9 +205,9 @@ def _score_cells(found: Findings, at: int, spread: float) -> tuple[str, ...]:
         best = int(scores["probs"][at].argmax())
         score = written(float(scores[str(found.deferral.rule.by)][at]), 1.0)
         return (
-            shortened(classes[best], 30),
+            shortened(classes[best], 60),
             percent(scores["probs"][at, best]),
-            shortened(classes[int(target)], 30),
+            shortened(classes[int(target)], 60),
             score,
         )
     mean, std, lower, upper = (float(scores[name][at]) for name in ("mean", "std", "lower", "upper"))
@@ -221,6 +219,12 @@ def _score_cells(found: Findings, at: int, spread: float) -> tuple[str, ...]:
 def _spread(target: Array) -> float:
     """How far targets lie apart, which says how many digits to write; above 0."""
     return float(np.std(target)) or abs(float(target[0])) or 1.0
+
+
+def _cell(found: Findings, name: str, row: int) -> str:
+    schema = found.model.schema
+    column = next(one for one in schema.used if one.name == name)
+    return shortened(shown_cell(column, found.frame[name].iloc[[row]], schema.missing_marks), 60)
 
 
 def _reasons(found: Findings, order: NDArray[np.int64]) -> list[str]:
@@ -252,6 +256,7 @@ def _telling(found: Findings, order: NDArray[np.int64]) -> list[str]:
     tried = [one.place for one in found.importances[:_TRIED]] or list(range(len(places)))[:_TRIED]
     rows = found.x if found.training is None else found.training.x
     stand_ins = rows[:_STAND_INS]
+    names = shortened_apart([column.name for column, _ in places], 40)
     texts = []
     for at in order:
         x = found.x[[at]]
@@ -263,9 +268,7 @@ def _telling(found: Findings, order: NDArray[np.int64]) -> list[str]:
         cells = []
         for place in best:
             name = places[tried[place]][0].name
-            cells.append(
-                f"{shortened(name, 30)} = {shortened(short_number(str(found.frame[name].iloc[at])), 30)}"
-            )
+            cells.append(f"{names[tried[place]]} = {_cell(found, name, at)}")
         texts.append(", ".join(cells) or "none alone")
     return texts
 

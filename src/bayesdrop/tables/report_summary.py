@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bayesdrop.metrics import confusion
-from bayesdrop.page import shortened
+from bayesdrop.page import shortened, shortened_apart
 from bayesdrop.tables.findings import Findings
 from bayesdrop.tables.written import counted, percent, written
 
@@ -16,6 +16,8 @@ __all__ = ["summary"]
 
 #: rows below which the summary warns that they are few, and rows that a label must have to be named as weak
 _FEW, _LABEL_ROWS = 50, 5
+#: weak labels that have a sentence each; of more of them, so many are named in one
+_NAMED = 3
 
 
 def summary(found: Findings) -> Iterator[str]:
@@ -47,7 +49,7 @@ def _how_good(found: Findings) -> str:
             f"{percent(measured['accuracy'])} of the labels are right ({right:,} of {rows:,}; between "
             f"{percent(low, 0)} and {percent(high, 0)} with 95 % confidence)."
         )
-    target = shortened(found.model.schema.target, 40)
+    target = shortened(found.model.schema.target, 80)
     text = f"Predictions of {target} are off by {written(measured['rmse'])} (RMSE)"
     text += f" and by {written(measured['mean_absolute_error'])} on average"
     explained = measured.get("r2")
@@ -92,18 +94,26 @@ def _trust_in_labels(found: Findings) -> str:
 
 
 def _weak_labels(found: Findings) -> Iterator[str]:
-    """A sentence about each label that is found in less than half of its rows."""
+    """Which labels are found in less than half of their rows."""
     if not found.judged.classes:
         return
     counts = confusion(*found.judged.as_prediction())
-    totals = counts.counts.sum(1)
-    for place, recall in enumerate(counts.class_accuracy.tolist()):
-        if totals[place] >= _LABEL_ROWS and recall < 0.5:
-            name = shortened(found.model.schema.classes[place], 40)
+    totals, recalls = counts.counts.sum(1).tolist(), counts.class_accuracy.tolist()
+    names = shortened_apart(found.model.schema.classes, 60)
+    weak = [place for place, total in enumerate(totals) if total >= _LABEL_ROWS and recalls[place] < 0.5]
+    if len(weak) <= _NAMED:
+        for place in weak:
             yield (
-                f"Label {name} is found in {percent(recall, 0)} of its {int(totals[place]):,} rows only: do "
-                "not rely on the model to find it."
+                f"Label {names[place]} is found in {percent(recalls[place], 0)} of its {totals[place]:,} "
+                "rows only: do not rely on the model to find it."
             )
+        return
+    worst = sorted(weak, key=lambda place: -totals[place])[:_NAMED]
+    some = ", ".join(f"{names[place]} ({percent(recalls[place], 0)} of {totals[place]:,})" for place in worst)
+    yield (
+        f"{len(weak)} of {len(names)} labels are found in less than half of their rows: do not rely on the "
+        f"model to find them. The commonest of these: {some}."
+    )
 
 
 def _where_from(found: Findings) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +12,12 @@ from numpy.typing import NDArray
 
 from bayesdrop.errors import must, whole_number
 from bayesdrop.tables.cells import Array, as_labels, as_numbers, missing_cells
+from bayesdrop.tables.columns import Column
 from bayesdrop.tables.prepare import Preparer
 from bayesdrop.tables.schema import MISSING, Schema
 from bayesdrop.tables.spelling import PLAIN
 
-__all__ = ["TrainingRows", "cells_of", "row_numbers", "rows_of"]
+__all__ = ["TrainingRows", "cells_of", "row_numbers", "rows_of", "shown_cell"]
 
 #: numbers that are kept at most, 8 bytes each
 _MOST_CELLS = 500_000
@@ -111,6 +114,22 @@ def row_numbers(frame: Any) -> Array:
     return numbers
 
 
+def shown_cell(column: Column, series: Any, marks: Collection[str]) -> str:
+    """The cell of a column of one row as a person writes it; its own text where the column cannot read it.
+
+    Args:
+        column: of the schema.
+        series: a pandas column of one row.
+        marks: texts that mean "missing".
+    """
+    if column.kind in ("numeric", "boolean", "date"):
+        value = float(column.read(series, marks)[0][0])
+        if math.isfinite(value):
+            return column.shown(value)
+    text = str(series.iloc[0]).strip()
+    return "(empty)" if not text or series.isna().iloc[0] else text
+
+
 def cells_of(schema: Schema, x: Array) -> list[list[str]]:
     """What stood in the cells of prepared rows, as texts: a list for each row, a text for each used column.
 
@@ -135,7 +154,7 @@ def cells_of(schema: Schema, x: Array) -> list[list[str]]:
             gone = inputs[:, -1] > 0 if column.marked else np.zeros(len(x), dtype=bool)
             # A date's first input is its age.
             values = column.last - inputs[:, 0] if column.kind == "date" else inputs[:, 0]
-            shown = [column.shown(value, 10) for value in values]
+            shown = [column.shown(value) for value in values]
             columns.append([MISSING if lacking else text for text, lacking in zip(shown, gone, strict=True)])
         start += column.width
     return [list(row) for row in zip(*columns, strict=True)]

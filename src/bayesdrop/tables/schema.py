@@ -24,8 +24,9 @@ from bayesdrop.tables.columns import (
     listed,
 )
 from bayesdrop.tables.habits import Habits, number_way
-from bayesdrop.tables.infer import MEND, Wish, infer_column
-from bayesdrop.tables.spelling import PLAIN, date_ways
+from bayesdrop.tables.infer import MEND, Wish, infer_column, unit_hint
+from bayesdrop.tables.spelling import PLAIN, date_ways, unit_of
+from bayesdrop.tables.written import counted
 
 __all__ = [
     "DATE_INPUTS",
@@ -94,22 +95,25 @@ def infer_task(
     if not all_numbers:
         if bad.mean() < 0.5 and is_text(series):
             raise ValueError(f"{owner} is numbers but for {first_bad(series, bad)}. {MEND}")
-        return "classification", False, "it is text or truth values"
+        unit = unit_of(present_texts(series, marks)) if is_text(series) else None
+        why = "it is text or truth values" if unit is None else unit_hint(unit)
+        return "classification", False, why
     distinct = np.unique(values)
     whole = bool((values == np.round(values)).all())
     if whole and len(distinct) <= min(_FEW, max(2, rows // _ROWS_EACH)):
-        return "classification", not way, f"it has {len(distinct)} different whole numbers"
-    return "regression", False, f"it has {len(distinct):,} different numbers"
+        return "classification", not way, f"it has {counted(len(distinct), 'different whole number')}"
+    return "regression", False, f"it has {counted(len(distinct), 'different number')}"
 
 
 def check_target(name: str, task: Task, y: NDArray[Any]) -> None:
     """Raise if there is nothing to learn: a target that does not vary, or has too many classes."""
     distinct = Counter(y.tolist())
     if len(distinct) < 2:
-        raise ValueError(f"target {name!r} must vary; it is {next(iter(distinct))!r} in all {len(y):,} rows.")
+        always = f"{next(iter(distinct))!r} in all {counted(len(y), 'row')}"
+        raise ValueError(f"target {name!r} must vary; it is {always}.")
     if task == "classification" and len(distinct) > min(_MOST_CLASSES, len(y) // 2):
         hint = "Is it the column you meant? Numbers are fitted with --task regression."
-        got = f"{len(distinct):,} of them in {len(y):,} rows"
+        got = f"{len(distinct):,} of them in {counted(len(y), 'row')}"
         raise ValueError(f"target {name!r} must have a few classes with several rows each; got {got}. {hint}")
 
 

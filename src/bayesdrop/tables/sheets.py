@@ -124,7 +124,10 @@ def _table(rows: Sequence[Row], named: Path) -> tuple[tuple[str, ...], Any]:
     for place, row in kept:
         if not _is_empty((*row[:first], *row[last + 1 :])):
             said = f"row {place:,} of the sheet has a cell beside the columns that the header names."
-            raise ValueError(f"{named}: {said}")
+            hint = (
+                " Is the header the first row? If not, remove what stands above it." if first == last else ""
+            )
+            raise ValueError(f"{named}: {said}{hint}")
     header, columns = [], []
     for place in range(first, last + 1):
         cells = [row[place] if place < len(row) else None for _, row in kept]

@@ -7,6 +7,7 @@ there is nothing to choose; if they differ ("1,234", "03/04/2024"), the column i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -31,6 +32,8 @@ __all__ = [
     "parse_date",
     "parsed_dates",
     "plain_number",
+    "unit_of",
+    "with_hyphen",
 ]
 
 Read = TypeVar("Read")
@@ -90,9 +93,22 @@ def _number_pattern(way: str) -> re.Pattern[str]:
     return re.compile(rf"[+-]?(?:(?:\d+{groups})(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d{{1,5}})?", re.ASCII)
 
 
+#: a number with a unit before or after it: "$3", "EUR 3", "5 %", "12 kg", "3 m/s"
+_WITH_UNIT = re.compile(
+    r"(?P<before>[$€£¥]|[A-Z]{3}(?=\s))?\s?(?P<number>[+\-\u2212]?\d[\d.,'\s]*?)\s?"
+    r"(?P<after>[%‰$€£¥°][A-Z]?|[^\W\d_]{1,6}(?:/[^\W\d_]{1,5})?[²³]?)?"
+)
+#: different texts that it takes to tell a unit, and the share of them that must have it
+_LEAST_UNITS, _UNIT_SHARE = 3, 0.9
+
 _PATTERNS = {way: _number_pattern(way) for way in NUMBERS}
 #: texts such as "1.234", whose point may stand between thousands or before decimals
 _EITHER_POINT = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
+
+
+def with_hyphen(text: str) -> str:
+    """The text with a hyphen for the minus of typesetters, which spreadsheets and web pages write."""
+    return text.replace("\u2212", "-")
 
 
 def plain_number(text: str, way: str) -> str | None:
@@ -101,6 +117,7 @@ def plain_number(text: str, way: str) -> str | None:
     >>> plain_number("1.234,56", "1.234,5"), plain_number("1.5", "1.234,5")
     ('1234.56', None)
     """
+    text = with_hyphen(text)
     if not _PATTERNS[way].fullmatch(text):
         return None
     thousands, decimal = NUMBERS[way]
@@ -115,10 +132,30 @@ def number_like(text: str) -> list[str]:
     >>> number_like("1,5"), number_like("5 kg")
     (['1234,5', '1.234,5', '1 234,5', "1'234,5"], [])
     """
+    text = with_hyphen(text)
     # The first character rules out most texts, quickly.
     if not text[:1].isdigit() and text[:1] not in "+-.,":
         return []
     return [way for way, pattern in _PATTERNS.items() if pattern.fullmatch(text)]
+
+
+def unit_of(texts: Iterable[str]) -> str | None:
+    """The first text of a column whose texts are numbers with one unit; None for any other column.
+
+    >>> unit_of(["12 kg", "7 kg", "9.5 kg"]), unit_of(["12 kg", "7 m", "9.5 l"])
+    ('12 kg', None)
+    """
+    distinct = list(dict.fromkeys(texts))
+    units: Counter[tuple[str, str]] = Counter()
+    for text in distinct:
+        found = _WITH_UNIT.fullmatch(text)
+        if found and (found["before"] or found["after"]) and number_like(found["number"].strip()):
+            units[found["before"] or "", found["after"] or ""] += 1
+    count = max(units.values(), default=0)
+    if count < max(_LEAST_UNITS, _UNIT_SHARE * len(distinct)):
+        return None
+    unit = max(units, key=lambda one: units[one])
+    return next(text for text in distinct if unit[0] in text and unit[1] in text)
 
 
 def number_ways(texts: Iterable[str], *, plain: bool) -> list[tuple[str, ...]]:

@@ -6,14 +6,17 @@ import codecs
 import csv
 import io
 import itertools
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bayesdrop.errors import must, require
+from bayesdrop.tables.spelling import number_like
 from bayesdrop.tables.unpacking import PACKED, kind_of, open_bytes
+from bayesdrop.tables.written import counted
 
 __all__ = ["CSV", "TextTable", "open_csv"]
 
@@ -28,6 +31,10 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+#: a first line by which spreadsheets are told what separates cells; it is no row
+_SEPARATOR_LINE = re.compile(r'"?sep=([^"\r\n])"?\s*', re.IGNORECASE)
+#: rows that are compared with the header, to see whether it is one
+_LOOKED_AT = 3
 #: bytes that are decoded at a time
 _BYTES = 1 << 20
 #: control characters that texts do not have
@@ -50,6 +57,7 @@ class TextTable:
         separator: between its cells.
         header: the names as they stand in the file.
         notes: what was assumed, for a person.
+        skip: whether the first line names the separator, and is left out.
     """
 
     path: Path
@@ -59,6 +67,7 @@ class TextTable:
     separator: str = ","
     header: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    skip: bool = False
 
     @contextmanager
     def records(self, separator: str | None = None) -> Iterator[Iterator[list[str]]]:
@@ -69,6 +78,8 @@ class TextTable:
                 open_bytes(self.path, self.ending) as data,
                 io.TextIOWrapper(data, encoding=self.encoding, newline="") as file,
             ):
+                if self.skip:
+                    file.readline()
                 reader = csv.reader(file, delimiter=separator or self.separator, strict=True)
                 # Skips empty lines before the header, ",,," of a spreadsheet's empty row among them.
                 header = next((cells for cells in reader if _may_be_header(cells)), None)
@@ -105,9 +116,13 @@ class TextTable:
             row += 1
             found = cells or [""]
             if len(found) != width:
-                said = f"row {row:,} does not have {width:,} cells, as the header has, but {len(found):,}."
-                raise ValueError(f"{self.named}: {said}")
+                said = f"{counted(width, 'cell')}, as the header has, but {len(found):,}"
+                hint = f" {_TITLE}" if row == 1 and width < len(found) else ""
+                raise ValueError(f"{self.named}: row {row:,} does not have {said}.{hint}")
             yield found
+
+
+_TITLE = "Is the header the first line? If not, remove what stands above it."
 
 
 def _may_be_header(cells: list[str]) -> bool:
@@ -135,10 +150,50 @@ def open_csv(
         raise ValueError(f"{named} is no text: it looks like a file that ends in {other}. {hint}")
     encoding, note = _encoding(path, named, ending, encoding)
     table = TextTable(path, named, ending, encoding)
+    if told := _told_separator(table):
+        table, separator = replace(table, skip=True), separator or told
     separator = separator or _separator(table)
     with table.records(separator) as records:
         header = tuple(next(records))
-    return TextTable(path, named, ending, encoding, separator, header, (note,) if note else ())
+    if (kind := _other_kind(header[0])) is not None:
+        raise ValueError(f"{named} must be a table; it looks like {kind}, by its first line.")
+    notes = [note, _title_note(table, header), _nameless_note(table, header)]
+    return replace(table, separator=separator, header=header, notes=tuple(filter(None, notes)))
+
+
+def _other_kind(cell: str) -> str | None:
+    """What a text is whose first cell says that it is no table; None for all others."""
+    start = cell.lstrip().lower()
+    if start.startswith(("<!doctype html", "<html")):
+        return "a web page"
+    if start.startswith("<?xml"):
+        return "XML"
+    return "JSON" if re.match(r'[\[{]\s*([\[{"]|$)', start) else None
+
+
+def _told_separator(table: TextTable) -> str | None:
+    """The separator that a first line such as "sep=;" names; None where there is no such line."""
+    with open_bytes(table.path, table.ending) as data:
+        file = io.TextIOWrapper(data, encoding=table.encoding, newline="")
+        found, more = _SEPARATOR_LINE.fullmatch(file.readline(100)), file.read(1)
+    return found[1] if found and more else None
+
+
+def _title_note(table: TextTable, header: tuple[str, ...]) -> str:
+    """A word where the first line looks like a title above the header: one cell, and several below it."""
+    if not header[0].strip() or any(cell.strip() for cell in header[1:]):
+        return ""
+    for mark in _SEPARATORS:
+        try:
+            with table.records(mark) as records:
+                rows = [cells for cells in itertools.islice(records, 1 + _LOOKED_AT) if cells][1:]
+        except _BadCells:
+            continue
+        widths = {len(cells) for cells in rows}
+        if len(rows) > 1 and len(widths) == 1 and sum(map(bool, rows[0])) > 1:
+            said = f"the first line is {header[0].strip()[:40]!r}, and those below it have {widths.pop():,}"
+            return f"{table.named}: {said} cells. {_TITLE}"
+    return ""
 
 
 def _separator(table: TextTable) -> str:
@@ -176,10 +231,11 @@ def _encoding(path: Path, named: Path, ending: str, asked: str | None) -> tuple[
         _decoded(path, named, ending, "utf-8")
     except _NotDecoded as error:
         if b"\0" in start or sum(byte in _CONTROLS for byte in start) > len(start) / 100:
-            hint = "Is it UTF-16? Say so with --encoding utf-16-le." if b"\0" in start else ""
-            raise ValueError(
-                f"{error} It does not look like text of any other kind. {hint}".rstrip()
-            ) from None
+            wide = start.count(b"\0") > len(start) / 4
+            hint = (
+                "Is it UTF-16? Say so with --encoding utf-16-le." if wide else "Is it another kind of file?"
+            )
+            raise ValueError(f"{error} It does not look like text of any other kind. {hint}") from None
     else:
         return "utf-8", ""
     try:
@@ -188,6 +244,16 @@ def _encoding(path: Path, named: Path, ending: str, asked: str | None) -> tuple[
     except _NotDecoded:
         found, name = "latin-1", "Latin-1"
     return found, f"{named} is not UTF-8; it is read as {name}. If that is wrong: --encoding."
+
+
+def _nameless_note(table: TextTable, header: tuple[str, ...]) -> str:
+    """A word where the first line seems to be a row: all its cells are numbers."""
+    cells = [cell.strip() for cell in header]
+    if len(cells) < 2 or not all(map(number_like, cells)):
+        return ""
+    return (
+        f"{table.named}: the names of its columns are numbers, {', '.join(cells[:3])} ... Is there a header?"
+    )
 
 
 class _NotDecoded(ValueError):

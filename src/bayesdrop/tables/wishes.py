@@ -28,6 +28,14 @@ _FIELDS = {
 }
 _DEFAULTS = {one.name: one.default for one in fields(Column)}
 
+#: options that cannot be asked of the target, and what may be meant instead
+_NOT_OF_TARGETS = {
+    "categorical": "Its values are labels with --task classification.",
+    "ignore": "",
+    "keep": "It is always kept.",
+    "dates": "A target of dates must be made a number first: days, or a year.",
+}
+
 
 @dataclass(frozen=True)
 class EditedSchema:
@@ -186,6 +194,7 @@ def check_known(asked: Collection[str], names: Sequence[str], owner: str = "") -
 def wishes_for(
     names: Sequence[str],
     *,
+    target: str | None = None,
     categorical: Collection[str] = (),
     ignore: Collection[str] = (),
     keep: Collection[str] = (),
@@ -197,6 +206,7 @@ def wishes_for(
 
     Args:
         names: of the columns.
+        target: the column to predict, which none of these can be asked of.
         categorical: columns whose numbers are categories.
         ignore: columns to leave out.
         keep: columns to use, even if they look like identifiers of rows.
@@ -209,6 +219,12 @@ def wishes_for(
     if twice:
         raise ValueError(f"column {twice[0]!r} cannot be both left out and a category.")
     check_known([*categorical, *ignore, *keep], names)
+    given = {"categorical": categorical, "ignore": ignore, "keep": keep, "dates": dates}
+    for option, hint in _NOT_OF_TARGETS.items():
+        if target is not None and target in given[option]:
+            raise ValueError(
+                f"--{option} must name another column than the target, {target!r}. {hint}".rstrip()
+            )
     check_known([name for name in (*numbers, *dates) if name], names)
     if edited is not None:
         said = edited.said.get("target")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from bayesdrop.harmless import NUMBER
+__all__ = ["counted", "percent", "plainly", "written"]
 
-__all__ = ["counted", "percent", "short_number", "written"]
-
-#: numbers between these sizes are written out; others have an exponent
-_LARGEST, _SMALLEST = 1e12, 1e-5
+#: numbers between these sizes are written out; others have a power of ten, and whole ones are exact so far
+_LARGEST, _SMALLEST, _EXACT = 1e12, 1e-5, 1e15
+#: from here on commas stand between the thousands of a table's numbers: years and small counts have none
+_COMMAS = 10_000
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def written(value: float, spread: float | None = None, *, digits: int = 3) -> str:
@@ -37,7 +38,7 @@ def written(value: float, spread: float | None = None, *, digits: int = 3) -> st
         return "0"
     if max(abs(value), size) >= _LARGEST or size < _SMALLEST:
         more = math.floor(math.log10(abs(value))) - math.floor(math.log10(size)) if value else 0
-        return f"{value:.{min(max(digits + more, 1), 15)}g}"
+        return _with_power(value, min(max(digits + more, 1), 15))
     # By the rounded size: 9.996 with three digits is 10.0, which has one decimal.
     decimals = digits - 1 - math.floor(math.log10(float(f"{size:.{digits - 1}e}")))
     text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"
@@ -47,19 +48,34 @@ def written(value: float, spread: float | None = None, *, digits: int = 3) -> st
     return text
 
 
-def short_number(cell: str) -> str:
-    """The text of a cell; a number with many decimals has six digits, an empty cell is "(empty)".
+def plainly(value: float, digits: int = 6) -> str:
+    """A number of a table: all digits before the point, and as many after it as make up `digits`.
 
-    >>> short_number("0.658256178520381"), short_number("123456789"), short_number("a lengthy name")
-    ('0.658256', '123456789', 'a lengthy name')
+    Args:
+        value: the number; NaN is written "-".
+        digits: of numbers that are not whole.
+
+    >>> plainly(2024), plainly(1250000), plainly(0.1 + 0.2), plainly(1234567.891), plainly(2e20)
+    ('2024', '1,250,000', '0.3', '1,234,568', '2 × 10²⁰')
     """
-    text = cell.strip()
-    if not text:
-        return "(empty)"
-    if len(text) <= 9 or "." not in text or not NUMBER.fullmatch(text):
-        return cell
-    short = f"{float(text):.6g}"
-    return short if len(short) < len(text) and "e" not in short else cell
+    size = abs(value)
+    if not math.isfinite(value) or size == 0:
+        return written(value)
+    if size >= _EXACT or size < _SMALLEST:
+        return _with_power(value, digits)
+    decimals = max(digits - 1 - math.floor(math.log10(size)), 0)
+    text = f"{value:,.{decimals}f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    bare = text.replace(",", "")
+    return bare if abs(float(bare)) < _COMMAS else text
+
+
+def _with_power(value: float, digits: int) -> str:
+    """A very large or very small number: "1.5 × 10⁻⁹"."""
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+    return f"{mantissa} \u00d7 10{str(int(power)).translate(_RAISED)}"
 
 
 def percent(share: float, decimals: int = 1) -> str:
