@@ -27,8 +27,9 @@ _LONG_WORD = 16
 _PHONE, _CELL, _TEXT = 44, 24, 80
 #: columns from which on a table is set in smaller letters
 _MANY_COLUMNS = 6
-#: characters that a line of small letters has room for, and those of a cell that is never broken there
-_LINE, _DATE = 150, 12
+#: characters that a line of small letters has room for, and those of a cell that is not broken in such a
+#: line, and in a longer one
+_LINE, _WORDS, _DATE = 150, 22, 12
 #: hyphens that stand for a minus: before a number, and not within a word or a date
 _HYPHEN = re.compile(r"(?<![\w.,/)-])-(?=\.?\d)")
 _STYLE = """
@@ -126,13 +127,14 @@ def table(
     widths = [max(min(len(cell), _CELL) for cell in column) for column in zip(head, *rows, strict=True)]
     line_length = sum(widths) + 2 * len(widths)
     cards, dense = shades is None and line_length > _PHONE, len(head) > _MANY_COLUMNS
+    unbroken = _DATE if line_length > _LINE else _WORDS
 
     def line(cells: Sequence[str], tag: str, row: int) -> str:
         made = []
         for place, text in enumerate(cells):
             kinds = ["number"] if place in numbers else ["text"] if len(text) > _TEXT else []
             kinds += ["key"] if place == 0 and tag == "td" else []
-            kinds += ["short"] if dense and place not in numbers and len(text) <= _DATE else []
+            kinds += ["short"] if dense and place not in numbers and len(text) <= unbroken else []
             # Only what cannot be broken between words may be broken within one, on paper.
             if max(map(len, text.split()), default=0) > _LONG_WORD:
                 kinds.append("long")
