@@ -194,3 +194,15 @@ def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], sentence: str, 
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_file_that_may_not_be_read_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    result = invoke("inspect", tmp_path / "secret.csv")
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: {tmp_path / 'secret.csv'}: permission denied.\n"

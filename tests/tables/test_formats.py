@@ -7,6 +7,8 @@ import datetime
 import gzip
 import io
 import lzma
+import os
+import re
 import sys
 import zipfile
 from dataclasses import replace
@@ -531,3 +533,31 @@ def test_where_the_header_is_missing_or_not_first_the_error_says_so(tmp_path: Pa
     assert (
         "names of its columns are numbers, 1.5, 2, -1 ... Is there" in open_table(tmp_path / "c.csv").notes[0]
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sentence"),
+    [
+        ("a.csv", bytes(range(256)) * 8, "not look like text of any other kind. Is it another kind of file?"),
+        ("a.csv", "ä,b\n1,2\n".encode("utf-16-le") * 9, "Is it UTF-16? Say so with --encoding utf-16-le."),
+        ("a.csv", b"<!DOCTYPE html>\n<html>\n", "must be a table; it looks like a web page"),
+        ("a.csv", b'<?xml version="1.0"?>\n', "must be a table; it looks like XML"),
+        ("a.csv", b'[{"a": 1}, {"a": 2}]', "must be a table; it looks like JSON"),
+        ("a.csv", b'{\n "a": 1}', "must be a table; it looks like JSON"),
+        ("a.xls", b"\xd0\xcf\x11\xe0", "a.xls'. Save it as .xlsx first."),
+    ],
+)
+def test_what_is_no_table_is_refused_by_what_it_seems_to_be(
+    name: str, data: bytes, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        open_table(tmp_path / name)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        open_table(tmp_path / "patients")
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ValueError, match="must be a file or a folder; hand over what a program writes as -"):
+        open_table(tmp_path / "pipe.csv")

@@ -46,5 +46,7 @@ def plain_errors() -> Iterator[None]:
         if not isinstance(error, ValueError | TypeError | OSError | Diverged | MemoryError):
             raise
         said = str(error) or "there is not enough memory."
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            said = f"{error.filename}: {error.strerror.lower()}."
         print(f"Error: {visible(said)}", file=sys.stderr)
         raise SystemExit(2) from error

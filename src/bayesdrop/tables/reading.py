@@ -99,10 +99,13 @@ def open_table(
         return _from_pipe(**options)
     if path.is_dir():
         return _from_folder(path, **options)
-    if not path.name.lower().endswith(ENDINGS):
-        raise ValueError(must("open_table", "path", f"a file that ends in {_SHOWN}", str(path)))
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
+    if not path.is_file():
+        raise ValueError(f"{path} must be a file or a folder; hand over what a program writes as -.")
+    if not path.name.lower().endswith(ENDINGS):
+        hint = " Save it as .xlsx first." if path.suffix.lower() in (".xls", ".xlsb", ".numbers") else ""
+        raise ValueError(must("open_table", "path", f"a file that ends in {_SHOWN}", str(path)) + hint)
     return _from_file(path, path, span=span, **options)
 
 

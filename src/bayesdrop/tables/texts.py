@@ -155,8 +155,20 @@ def open_csv(
     separator = separator or _separator(table)
     with table.records(separator) as records:
         header = tuple(next(records))
+    if (kind := _other_kind(header[0])) is not None:
+        raise ValueError(f"{named} must be a table; it looks like {kind}, by its first line.")
     notes = [note, _title_note(table, header), _nameless_note(table, header)]
     return replace(table, separator=separator, header=header, notes=tuple(filter(None, notes)))
+
+
+def _other_kind(cell: str) -> str | None:
+    """What a text is whose first cell says that it is no table; None for all others."""
+    start = cell.lstrip().lower()
+    if start.startswith(("<!doctype html", "<html")):
+        return "a web page"
+    if start.startswith("<?xml"):
+        return "XML"
+    return "JSON" if re.match(r'[\[{]\s*([\[{"]|$)', start) else None
 
 
 def _told_separator(table: TextTable) -> str | None:
@@ -219,10 +231,11 @@ def _encoding(path: Path, named: Path, ending: str, asked: str | None) -> tuple[
         _decoded(path, named, ending, "utf-8")
     except _NotDecoded as error:
         if b"\0" in start or sum(byte in _CONTROLS for byte in start) > len(start) / 100:
-            hint = "Is it UTF-16? Say so with --encoding utf-16-le." if b"\0" in start else ""
-            raise ValueError(
-                f"{error} It does not look like text of any other kind. {hint}".rstrip()
-            ) from None
+            wide = start.count(b"\0") > len(start) / 4
+            hint = (
+                "Is it UTF-16? Say so with --encoding utf-16-le." if wide else "Is it another kind of file?"
+            )
+            raise ValueError(f"{error} It does not look like text of any other kind. {hint}") from None
     else:
         return "utf-8", ""
     try:
