@@ -161,6 +161,8 @@ def test_sizes_and_ranges_are_written_as_people_write_them(tmp_path: Path) -> No
     said = invoke("inspect", tmp_path / "large.csv").stdout
     assert re.search(r"1 missing cell is filled with \d,\d{3},\d{3} and marked", said), said
     assert "1990 to 2029" in said
+    told = invoke("inspect", tmp_path / "large.csv", "-t", "year", "--task", "regression").stdout
+    assert re.search(r"year +target +1234\.5 ", told), told
     assert re.search(r"-\S+ \u00d7 10²⁰ to \S+ \u00d7 10²⁰", said)
 
 

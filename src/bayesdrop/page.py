@@ -27,6 +27,9 @@ _LONG_WORD = 16
 _PHONE, _CELL, _TEXT = 44, 24, 80
 #: columns from which on a table is set in smaller letters
 _MANY_COLUMNS = 6
+#: characters that a line of small letters has room for, and those of a cell that is not broken in such a
+#: line, and in a longer one
+_LINE, _WORDS, _DATE = 150, 22, 12
 #: hyphens that stand for a minus: before a number, and not within a word or a date
 _HYPHEN = re.compile(r"(?<![\w.,/)-])-(?=\.?\d)")
 _STYLE = """
@@ -56,12 +59,12 @@ td.number, th.number { text-align: right; }
 td.number { white-space: nowrap; }
 @media screen {
   .dense td, .dense th { font-size: 0.85rem; padding-right: 0.7rem; min-width: 0; }
-  .dense td.number { white-space: normal; }
+  .tight td.number { white-space: normal; }
   td.long, th.long { overflow-wrap: anywhere; }
 }
 @media screen and (min-width: 40.01rem) {
   .dense td.key:not(.number) { min-width: 11rem; } .dense td.text { min-width: 8rem; }
-  .wide td.long, .wide th.long { min-width: 5rem; }
+  .wide td.long, .wide th.long { min-width: 5rem; } .dense td.short { white-space: nowrap; }
 }
 @media screen and (max-width: 40rem) {
   .cards thead { display: none; } .cards table, .cards tbody { display: block; }
@@ -122,13 +125,17 @@ def table(
     """
     rows = [[str(cell) for cell in cells] for cells in rows]
     widths = [max(min(len(cell), _CELL) for cell in column) for column in zip(head, *rows, strict=True)]
-    cards = shades is None and sum(widths) + 2 * len(widths) > _PHONE
+    line_length = sum(widths) + 2 * len(widths)
+    cards, dense = shades is None and line_length > _PHONE, len(head) > _MANY_COLUMNS
+    unbroken = _DATE if line_length > _LINE else _WORDS
 
     def line(cells: Sequence[str], tag: str, row: int) -> str:
         made = []
         for place, text in enumerate(cells):
             kinds = ["number"] if place in numbers else ["text"] if len(text) > _TEXT else []
-            kinds += ["key"] if place == 0 and tag == "td" else []
+            if tag == "td":
+                kinds += ["key"] if place == 0 else []
+                kinds += ["short"] if dense and place not in numbers and len(text) <= unbroken else []
             # Only what cannot be broken between words may be broken within one, on paper.
             if max(map(len, text.split()), default=0) > _LONG_WORD:
                 kinds.append("long")
@@ -144,7 +151,7 @@ def table(
 
     top = f"<thead>{line(head, 'th', -1)}</thead>" if any(head) else ""
     body = "".join(line(row, "td", place) for place, row in enumerate(rows))
-    kinds = ["wide", *["cards"] * cards, *["dense"] * (len(head) > _MANY_COLUMNS)]
+    kinds = ["wide", *["cards"] * cards, *["dense"] * dense, *["tight"] * (line_length > _LINE)]
     return f'<div class="{" ".join(kinds)}"><table>{top}<tbody>{body}</tbody></table></div>'
 
 

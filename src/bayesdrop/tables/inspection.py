@@ -186,7 +186,8 @@ def _target(
         about = {"task": kind} | ({"target_format": way} if way and kind == "regression" else {})
     except ValueError as error:
         warnings.append(str(error))
-    how = _how(series, Column(name, "numeric", format=way) if way else None)
+    numbers_are_read = way or about.get("task") == "regression"
+    how = _how(series, Column(name, "numeric", format=way) if numbers_are_read else None)
     if facts["missing"]:
         warnings.append(f"{counted(facts['missing'], 'row')} without a target would be left out: {_JUDGED}")
     return Inspected(name, "target", how, **facts, becomes=becomes, inputs=0, warnings=tuple(warnings)), about

@@ -383,6 +383,9 @@ def _cuts(frame: Any, schema: Schema) -> Iterator[tuple[str, str, Flags]]:
             continue
         # Halves, since the largest double may be less than the distance of two numbers.
         edges = 2 * np.unique(np.quantile(0.5 * finite, [0, 0.25, 0.5, 0.75, 1]))
+        # No row changes its slice: of dates without times, an edge at noon is an edge at midnight.
+        if column.kind == "date" and (finite == np.floor(finite)).all():
+            edges = np.unique(np.floor(edges))
         for place, (low, high) in enumerate(itertools.pairwise(edges)):
             above = values >= low if place == 0 else values > low
             ends = " to ".join(map(column.shown, (low, high)))
