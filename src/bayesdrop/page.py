@@ -133,8 +133,9 @@ def table(
         made = []
         for place, text in enumerate(cells):
             kinds = ["number"] if place in numbers else ["text"] if len(text) > _TEXT else []
-            kinds += ["key"] if place == 0 and tag == "td" else []
-            kinds += ["short"] if dense and place not in numbers and len(text) <= unbroken else []
+            if tag == "td":
+                kinds += ["key"] if place == 0 else []
+                kinds += ["short"] if dense and place not in numbers and len(text) <= unbroken else []
             # Only what cannot be broken between words may be broken within one, on paper.
             if max(map(len, text.split()), default=0) > _LONG_WORD:
                 kinds.append("long")

@@ -207,6 +207,7 @@ def test_files_that_are_no_tables_are_refused(content: str, sentence: str, tmp_p
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.xls").write_bytes(b"")
     with pytest.raises(ValueError, match=r"ends in \.csv"):
         open_table(tmp_path / "t.xls")
     with pytest.raises(FileNotFoundError, match="there is no file"):
