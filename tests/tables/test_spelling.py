@@ -216,6 +216,20 @@ def test_truth_values_are_alike() -> None:
     assert bad.tolist() == [False] * 4 + [True, False]
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["WAHR FALSCH", "ja nein", "VRAI FAUX", "Oui Non", "VERDADERO FALSO", "Sí No", "VERO FALSO", "Sim Não",
+     "WAAR ONWAAR", "PRAWDA FAŁSZ", "SANT FALSKT"],
+)  # fmt: skip
+def test_truth_values_of_other_languages_are_those_of_typed_files(words: str) -> None:
+    true, false = words.split()
+    column = infer_column(text(true, false, true))
+    assert column.kind == "boolean"
+    assert column.read(text(false, true, ""))[0][:2].tolist() == [0, 1]
+    assert column.read(pd.Series([True, False]))[0].tolist() == [1, 0]
+    assert infer_column(text(*[true, false, "?!"] * 5)).kind == "category"
+
+
 @pytest.mark.parametrize("way", NUMBERS)
 def test_the_minus_of_typesetters_is_a_minus(way: str) -> None:
     cells = [spelled(value, way).replace("-", "\u2212") for value in VALUES]

@@ -35,8 +35,16 @@ Texts = NDArray[np.object_]
 
 #: texts that stand for nothing, in lower case
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "null", "none", "nil"})
-_TRUE = frozenset({"true", "yes", "t", "y", "1", "1.0"})
-_FALSE = frozenset({"false", "no", "f", "n", "0", "0.0"})
+#: what spreadsheets and people write for true and false, in lower case: English, German, French, Spanish,
+#: Italian, Portuguese, Dutch, Polish and Swedish
+_TRUE = frozenset(
+    {"true", "yes", "t", "y", "1", "1.0", "wahr", "ja", "vrai", "oui", "verdadero", "sí", "si", "vero", "sì"}
+    | {"verdadeiro", "sim", "waar", "prawda", "tak", "sant"}
+)
+_FALSE = frozenset(
+    {"false", "no", "f", "n", "0", "0.0", "falsch", "nein", "faux", "non", "falso", "não", "nao"}
+    | {"onwaar", "nee", "fałsz", "nie", "falskt", "nej"}
+)
 #: microseconds of a day
 _DAY = 86_400_000_000
 
