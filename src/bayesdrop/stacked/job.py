@@ -208,14 +208,23 @@ def likelihood_of(network: Trained) -> Likelihood:
     return Gaussian(network.log_noise_std.exp(), noise=noise)
 
 
+def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    """A layer without first weights, whose drawing would use up random numbers of torch.
+
+    `torch.nn.utils.skip_init` does this too, but imports sympy.
+    """
+    linear = nn.Linear.__new__(nn.Linear)
+    nn.Module.__init__(linear)
+    linear.in_features, linear.out_features = weight.shape
+    linear.weight = nn.Parameter(weight.T.clone(memory_format=torch.contiguous_format))
+    linear.bias = nn.Parameter(bias.clone())
+    return linear
+
+
 @torch.no_grad()
 def _layer(network: Trained, place: int) -> StochasticLayer:
     settings, weight, bias = network.settings, network.weights[place], network.biases[place]
-    # Without drawing first weights, which would use up random numbers of torch.
-    linear = nn.utils.skip_init(nn.Linear, *weight.shape, dtype=weight.dtype)  # type: ignore[no-untyped-call]
-    assert isinstance(linear, nn.Linear)
-    linear.weight.copy_(weight.T)
-    linear.bias.copy_(bias)
+    linear = _linear(weight, bias)
     # A rate of exactly 0 is no noise, whatever the method: dropout that never drops, with the same prior.
     method = settings.method if settings.rates[place] > 0 else "bernoulli"
     p = network.p[place]
