@@ -108,7 +108,7 @@ def test_a_row_outside_what_was_learned_goes_to_a_person(price: TestClient, pric
     (row,) = predicted(price, [{**prices.rows[0], "x": 1e6, "colour": "octarine"}])["predictions"]
     assert row["defer"]
     assert "octarine" in row["reason"]
-    assert "x = 1e+06" in row["reason"]
+    assert "x = 1,000,000" in row["reason"]
     assert row["uncertainty"] == 1
 
 
