@@ -163,6 +163,11 @@ def test_the_default_row_is_the_estimators_own(csv: str) -> None:
     model.fit(table.x[train].numpy(), table.y[train].numpy().ravel())
     prediction = model.predict_dist(table.x[test].numpy())
     assert found[1] == pytest.approx(float(mean_log_likelihood(prediction, table.y[test])), abs=1e-9)
+    y = table.y[test].numpy().ravel()
+    lower, upper = model.predict_interval(table.x[test].numpy(), 0.95)
+    assert found[2] == pytest.approx(((lower <= y) & (y <= upper)).mean())
+    own = prediction.interval(0.95)
+    assert not np.allclose(own[1].numpy().ravel(), upper), "held-out rows set another level"
 
 
 def test_pieces_are_all_splits_once() -> None:

@@ -173,6 +173,5 @@ def _coverage(found: Benchmark, label: str) -> Claim:
         f"{100 * mean:.1f} %; by set "
         + ", ".join(f"{name} {100 * cover:.1f}" for name, cover in zip(found.present, covers, strict=True)),
         0.93 <= mean <= 0.97,
-        otherwise="These are the predictive distribution's own intervals; `predict_interval` sets their "
-        "level by rows out of fold, and the experiment tables measures that.",
+        otherwise="Intervals are too wide or too narrow on these sets.",
     )

@@ -19,6 +19,7 @@ from bayesdrop.predict import Prediction
 from bayesdrop.stacked import Candidate, Component, Mixture, Settings, fit_tables, preset_recipe
 from bayesdrop.stacked import FitRecipe as Recipe
 from bayesdrop.stacked import TrainingTable as Rows
+from bayesdrop.stacked.out_of_fold import interval_levels
 
 __all__ = [
     "ESTIMATOR",
@@ -38,7 +39,7 @@ __all__ = [
 #: of the pieces that both tables share: raised when those from before must not be used
 REVISION = 2
 #: of the estimator's own presets: raised with every change of them
-ESTIMATOR = 5
+ESTIMATOR = 6
 #: methods that are presets of the estimator
 OURS = ("default", "quick")
 
@@ -136,7 +137,7 @@ def fit_piece(key: Mapping[str, Any]) -> dict[str, Any]:
     scores: dict[str, list[list[float]]] = {}
     for name, mixtures in found.items():
         scores[name] = [
-            _scores(mixture.predict(*_test_inputs(table, split, key)), _test_targets(table, split))
+            _scores(mixture, *_test_inputs(table, split, key), _test_targets(table, split))
             for mixture, split in zip(mixtures, key["splits"], strict=True)
         ]
     seconds_with_scores = (time.process_time() - start) / len(rows)
@@ -171,11 +172,14 @@ def _test_targets(table: Table, split: int) -> Tensor:
     return table.y[table.test[split]]
 
 
-def _scores(prediction: Prediction, y: Tensor) -> list[float]:
+def _scores(mixture: Mixture, x: Any, num_draws: int | None, y: Tensor) -> list[float]:
+    prediction = mixture.predict(x, num_draws)
+    # Where rows were held out, they set the level of intervals, as in `DropoutRegressor.predict_interval`.
+    level = 0.95 if mixture.shares is None else float(interval_levels(mixture.shares, 0.95)[0])
     return [
         float(rmse(prediction, y)),
         float(mean_log_likelihood(prediction, y)),
-        float(interval_coverage(prediction, y, level=0.95)),
+        float(interval_coverage(prediction, y, level=level)),
         float(regression_calibration_error(prediction, y)),
     ]
 
