@@ -93,6 +93,10 @@ def test_a_page_escapes_and_allows_no_script() -> None:
     assert shaded.count("rgba(var(--shade), 0.28)") == 1
 
 
+def test_no_line_ends_before_a_percent_sign() -> None:
+    assert safe("95.8 % of 20 %, 100%") == "95.8\u00a0% of 20\u00a0%, 100%"
+
+
 def test_a_hyphen_before_a_number_is_a_minus_and_no_other_is() -> None:
     assert safe("-1.5 to -.5") == "\u22121.5 to \u2212.5"
     for text in ("2024-03-31", "x-1", "a - 1", "--seed", "1e-05", "--1"):

@@ -32,6 +32,8 @@ _MANY_COLUMNS = 6
 _LINE, _WORDS, _DATE = 150, 22, 12
 #: hyphens that stand for a minus: before a number, and not within a word or a date
 _HYPHEN = re.compile(r"(?<![\w.,/)-])-(?=\.?\d)")
+#: the space between a number and its percent sign
+_PERCENT = re.compile(r"(?<=\d) %")
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1a202c; --muted: #56606f; --line: #d9dfe7; --back: #fff;
   --box: #f4f7fb; --shade: 0, 114, 178; }
@@ -172,8 +174,8 @@ def pictures(drawn: Iterable[str]) -> str:
 
 
 def safe(text: str) -> str:
-    """A text of the table as a text of the page; the hyphen before a number is a minus there."""
-    return escape(_HYPHEN.sub("\u2212", visible(text)))
+    """A text of the table as a text of the page: with a true minus, and no line ends before a %."""
+    return escape(_PERCENT.sub("\u00a0%", _HYPHEN.sub("\u2212", visible(text))))
 
 
 def shortened(text: str, most: int = 60) -> str:

@@ -49,7 +49,7 @@ def with_scores(fitted: FittedTable, **scores: Any) -> Evaluation:
 def cells(page: str, title: str) -> list[list[str]]:
     """The rows of the first table below a heading."""
     below = page[page.index(f">{title}</h") :]
-    body = below[below.index("<tbody>") : below.index("</tbody>")]
+    body = below[below.index("<tbody>") : below.index("</tbody>")].replace("\u00a0%", " %")
     return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in body.split("</tr>")[:-1]]
 
 
