@@ -119,8 +119,9 @@ def run(config: Config, *, cache: PieceCache, progress: bool) -> Outcome:
         "What is said of medians, averaged weights, no dropout and significance was added when the numbers of"
         " gal2016, gal2018 and default on the first six sets were known; the bar for meanfield (VI) was set"
         " before any of its test scores.",
-        "Coverage of the default estimator is that of its `predict_interval`, whose level rows out of fold set."
-        " Until that was so, the predictive distribution's own intervals were measured: they held 97.0 %.",
+        "Coverage of the default estimator is that of its `predict_interval`, whose level rows out of fold"
+        " set. Until that was so, the predictive distribution's own intervals were measured: they held 97.0"
+        " %.",
         *found.provenance(),
     )
     return Outcome(rows, claims_2016(found), found.arrays(), notes)
