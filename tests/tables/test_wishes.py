@@ -24,6 +24,7 @@ from bayesdrop.tables import (
     save_table_model,
 )
 from bayesdrop.tables.cells import day_of
+from bayesdrop.tables.infer import far_hint
 from bayesdrop.tables.prepare import Preparer
 from bayesdrop.tables.schema import infer_column, infer_columns
 
@@ -292,6 +293,31 @@ def test_labels_of_truth_are_alike_in_every_format(tmp_path: Path) -> None:
 
 
 # inspection
+
+
+def test_a_few_values_far_from_all_others_are_told_of() -> None:
+    frame = sales().assign(price=np.linspace(1, 2, 80), size=np.linspace(3, 5, 80))
+    frame.loc[7, ["price", "size"]] = [1e9, -250_000]
+    told = {column.name: column for column in inspect_table(frame, target="price").columns}
+    assert told["price"].warnings == ("1 value is far from the others: 1,000,000,000",)
+    assert told["size"].becomes.endswith("; 1 value is far from the others: -250,000")
+    said: list[str] = []
+    fit_table(frame, FitOptions("price", estimator=TINY), say=said.append)
+    assert any(line.startswith("price: 1 value is far from the others: 1,000,000,000.") for line in said)
+
+
+@pytest.mark.parametrize(
+    ("values", "hint"),
+    [
+        (np.exp(3 * np.random.default_rng(0).normal(size=5000)), ""),  # a long tail has no gap
+        (np.append(np.zeros(99), 1e9), ""),  # counts that are mostly 0
+        (np.append(np.arange(9), 1e9), ""),  # too few to tell
+        (np.append(np.arange(99), [np.nan, -1e308, 1e308]), "2 values are far from the others: "),
+    ],
+)
+def test_long_tails_are_no_slips(values: np.ndarray[Any, Any], hint: str) -> None:
+    assert far_hint(values).startswith(hint)
+    assert bool(far_hint(values)) == bool(hint)
 
 
 def test_an_inspection_tells_everything_and_stops_at_nothing() -> None:

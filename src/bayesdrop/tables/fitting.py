@@ -15,6 +15,7 @@ from bayesdrop.errors import must, whole_number
 from bayesdrop.tables.cells import Array, Flags, as_labels, as_numbers, is_truth, missing_cells
 from bayesdrop.tables.deferral import SCORES, Rule, cross_checked, ranked
 from bayesdrop.tables.habits import Habits
+from bayesdrop.tables.infer import far_hint
 from bayesdrop.tables.judge import Judged, judge, judge_out_of_fold, measures
 from bayesdrop.tables.model import TableModel
 from bayesdrop.tables.prepare import Prepared, Preparer, Reasons
@@ -319,6 +320,8 @@ def _with_target(
         key = (lambda label: (float(label), label)) if number_labels else str
         classes = tuple(sorted(set(y.tolist()), key=key))
     check_target(options.target, task, y)
+    if task == "regression" and (far := far_hint(y)):
+        say(f"{options.target}: {far}. A slip there widens all intervals: mend it, or leave the row out.")
     if said.get("classes"):
         if set(said["classes"]) != set(classes):
             raise ValueError(

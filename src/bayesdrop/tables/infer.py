@@ -41,9 +41,12 @@ from bayesdrop.tables.spelling import (
 )
 from bayesdrop.tables.written import counted, plainly
 
-__all__ = ["MEND", "Wish", "infer_column", "unit_hint"]
+__all__ = ["MEND", "Wish", "far_hint", "infer_column", "unit_hint"]
 
 MEND = "Mend those cells, or name what stands for a missing one with --missing."
+#: values so many times as far from the median as the middle half of them is wide are told of, if they are few
+#: and so many times as far away as the next: long tails have no such gap
+_FAR, _FEW_FAR, _GAP, _LEAST_ROWS = 1000, 3, 30, 20
 _MEND_OR_NAME = "Mend those cells, name what stands for a missing one with --missing, or use --categorical."
 #: categories that a column may have in short tables and in long ones; rows that are enough for one
 _USUAL_CATEGORIES, _MOST_CATEGORIES, _ENOUGH = 50, 300, 5
@@ -190,6 +193,28 @@ def unit_hint(cell: str) -> str:
     return f"{cell!r} is a text: without the unit, it would be a number"
 
 
+def far_hint(values: Array) -> str:
+    """What to say of a few numbers that may be slips, such as 10^9 among ages; "" if there are none.
+
+    Args:
+        values: (N,) of a column, NaN where missing.
+    """
+    # Halves, since the largest double may be less than the distance of two numbers.
+    half = 0.5 * values[np.isfinite(values)]
+    if len(half) < _LEAST_ROWS:
+        return ""
+    low, middle, high = np.quantile(half, [0.25, 0.5, 0.75])
+    if low == high:
+        return ""
+    away = np.abs(half - middle)
+    beyond = away / _FAR > high - low
+    far = 2 * half[beyond]
+    if not 0 < len(far) <= _FEW_FAR or away[beyond].min() / _GAP < away[~beyond].max():
+        return ""
+    told = counted(len(far), "value is", "values are")
+    return f"{told} far from the others: {', '.join(map(plainly, far.tolist()))}"
+
+
 def _two_months(text: str, groups: Sequence[tuple[str, ...]]) -> str:
     """The months that a date may be in: "April or March"."""
     moments = [parse_date(text, group[0]) for group in groups]
@@ -270,6 +295,8 @@ def _filled(
         why = f"{_lacking(missing)} filled with {stand_in} and marked"
     if way not in ("", PLAIN, ZERO_ONE):
         why += f", written as {way}"
+    if numeric and (far := far_hint(present)):
+        why += f"; {far}"
     if said:
         why += f" ({said})"
     return Column(name, kind, fill, marked=bool(missing.any()), why=why, format=way)

@@ -8,10 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from bayesdrop.tables.cells import as_days, as_labels, is_text, missing_cells, present_texts, type_of
+from bayesdrop.tables.cells import (
+    as_days,
+    as_labels,
+    as_numbers,
+    is_text,
+    missing_cells,
+    present_texts,
+    type_of,
+)
 from bayesdrop.tables.columns import Column
 from bayesdrop.tables.habits import Habits
-from bayesdrop.tables.infer import Wish, infer_column, unit_hint
+from bayesdrop.tables.infer import Wish, far_hint, infer_column, unit_hint
 from bayesdrop.tables.schema import check_target, infer_task, target_way
 from bayesdrop.tables.spelling import DIGITS, PLAIN, unit_of
 from bayesdrop.tables.wishes import EditedSchema, check_known, wishes_for
@@ -183,6 +191,8 @@ def _target(
         becomes = f"{kind}: {why}"
         if kind == "classification":
             check_target(name, kind, as_labels(present, marks, numbers=numbers))
+        elif far := far_hint(as_numbers(present, marks, way or PLAIN)[0]):
+            warnings.append(far)
         about = {"task": kind} | ({"target_format": way} if way and kind == "regression" else {})
     except ValueError as error:
         warnings.append(str(error))
