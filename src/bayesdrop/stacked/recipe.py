@@ -85,8 +85,7 @@ class FitRecipe:
         blocks: how many blocks of `parts` networks are picked.
         scouts: parts that are held out for a first look at all candidates; all of them if None.
         survivors: candidates that go on after the first look, to the parts that are left. After a look with
-            short trainings the best candidate without a start goes on, too: a start is half of what a short
-            training finds, and less of what a long one does.
+            short trainings the best candidate without a start goes on, too: it gains more by a long training.
         look: share of its epochs that a network is trained for at the first look. Below 1, the networks of
             that look are only judged, and the survivors are trained in full.
         holdout: "random" parts, or the "last" rows of the table as one part (the last 20 % with 5 folds).

@@ -5,7 +5,7 @@ dates among them, against what else one would reach for: NGBoost (Normal), CatBo
 LightGBM with split conformal intervals, a Gaussian process on up to 2,000 rows, and ridge or logistic
 regression. Nobody is tuned; boosting stops early by a tenth of its rows. Every contender has the same random
 split, 80 % to 20 %, and one thread; all are measured by the same functions of `bayesdrop.metrics`. Of longer
-tables 3,000 rows are taken at random. `--set num_splits=5 --set max_rows=10000` takes some seven hours.
+tables 3,000 rows are taken at random. `--set num_splits=5 --set max_rows=10000` takes hours.
 One split of a small table has a few dozen test rows, which tell little of how many targets an interval holds:
 our intervals are judged on as many splits as hold 1,000 test rows, ten at most (`coverage_splits`).
 
